@@ -1,0 +1,87 @@
+"""One command, `dpmac`. Each of its commands is a module of this package, imported only when it is called.
+
+A command module has `run(argv)`. It parses with `parse`, prints with `emit`, and raises `BadInput` for what a user got
+wrong: that becomes one line on stderr and exit code 2. Any other failure is exit code 1.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from dpmac import __version__, config
+
+T = TypeVar("T")
+
+COMMANDS = {
+    "tasks": "sizes, horizon, reward unit, return of a random and of a scripted policy",
+    "train": "train a team for every budget and seed",
+    "resume": "go on where a run stopped, to the same bits",
+    "evaluate": "returns of a trained run on common starts",
+    "watch": "a film of an episode with its messages",
+    "privacy": "calibrate, account, audit, explain",
+    "games": "binary-sums, cgp, rounds",
+    "bench": "env, train: speed on this machine",
+    "demo": "train with and without messages, at a laptop's size",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 for bad input, 1 for a failure while running."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage("dpmac", COMMANDS))
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"dpmac {__version__}")
+        return 0
+    try:
+        choose("dpmac", COMMANDS, arguments, lambda name: importlib.import_module(f"dpmac.cli.{name}").run)
+    except config.BadInput as error:
+        print(f"dpmac: {error}", file=sys.stderr)
+        return 2
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        print("dpmac: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"dpmac: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: Callable[[str], Callable[..., Any]]):
+    """Call the command that the first argument names with the rest; `load` brings its function."""
+    name, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
+    if name in ("-h", "--help"):
+        print(usage(prog, commands))
+        return None
+    if name not in commands:
+        raise config.BadInput(f"unknown command {name!r}; {prog} has: {', '.join(commands)}")
+    return load(name)(rest)
+
+
+def usage(prog: str, commands: dict[str, str]) -> str:
+    """Help for a command that only chooses among others."""
+    width = max(map(len, commands))
+    lines = [f"usage: {prog} COMMAND [options]    ({prog} COMMAND --help says more)", ""]
+    return "\n".join(lines + [f"  {name:<{width}}  {summary}" for name, summary in commands.items()])
+
+
+def parse(cls: type[T], argv: Sequence[str], prog: str, example: str) -> T:
+    """Read a dataclass from the command line; its docstring is the help, with an example below."""
+    import tyro
+
+    description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
+    options = (tyro.conf.FlagCreatePairsOff,)
+    return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options)
+
+
+def emit(data: Any, as_json: bool, text: Callable[[], str]) -> None:
+    """Print a result: JSON for machines, otherwise the text."""
+    print(config.dumps(data, indent=2) if as_json else text())

@@ -1,0 +1,306 @@
+"""What a run is, as data: frozen dataclasses whose fields carry their meaning beside them.
+
+Nothing here computes; every other layer may import it, and it imports none of them. In particular the description of
+a channel lives here, so that the agents build the channel and the privacy package accounts for it from one object.
+"""
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+Mechanism = Literal["gaussian", "response", "code"]
+Unit = Literal["message", "episode"]
+AccountantName = Literal["exact", "paper"]
+Place = Literal["sender", "receiver"]
+
+
+class BadInput(ValueError):
+    """What a user gave cannot be used; the message says what is allowed. The command line exits with code 2."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `BadInput` with this message unless the condition holds."""
+    if not condition:
+        raise BadInput(message)
+
+
+def positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+def whole(value: object, least: int, most: int | None = None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least and (most is None or value <= most)
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    allowed = typing.get_args(choices)
+    require(value in allowed, f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What leaves an agent, apart from the amount of noise: static in a compiled program, read by the accountant."""
+
+    mechanism: Mechanism = "gaussian"
+    """gaussian: a vector of at most `clip_norm`, plus noise. response: one of `symbols` integers through randomised
+    response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise."""
+    clip_norm: float = 0.5
+    """C, the largest L2 norm of a message before the noise; two messages differ by at most Δ = 2C."""
+    symbols: int = 3
+    """k, the size of the alphabet of `response` and `code`."""
+    copies: int = 1
+    """Noisy copies of one message: 1 broadcasts one noisy message; one per recipient draws fresh noise for each."""
+    period: int = 1
+    """Steps from one release to the next; receivers hold the last one in between. 0: once, at the first step."""
+    sample_rate: float = 0.0
+    """γ₁: at step t the sender draws ⌊γ₁·(t+1)⌋ of its t+1 transitions without replacement; 0: the current one."""
+    recipient_rate: float = 1.0
+    """γ₂: share of the other agents that receive a message; drawn independently of all data."""
+    place: Place = "sender"
+    """Where clipping and noise are applied. At the receiver, as the paper does for TarMAC and I2C, it protects nothing
+    from the receiver, which has seen the raw message."""
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, Mechanism)
+        check_choice("place", self.place, Place)
+        require(positive(self.clip_norm), f"clip_norm must be a finite number above 0, not {self.clip_norm}")
+        require(whole(self.symbols, 2, 256), f"symbols must be a whole number from 2 to 256, not {self.symbols}")
+        require(whole(self.copies, 1), f"copies must be a whole number from 1, not {self.copies}")
+        require(whole(self.period, 0), f"period must be a whole number from 0 (once), not {self.period}")
+        require(0 <= self.sample_rate <= 1, f"sample_rate must lie in [0, 1], not {self.sample_rate}")
+        require(0 < self.recipient_rate <= 1, f"recipient_rate must lie in (0, 1], not {self.recipient_rate}")
+        require(self.sample_rate == 0 or self.mechanism == "gaussian", "only the gaussian channel samples transitions")
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ: the largest L2 distance between two messages before the noise."""
+        return 2 * self.clip_norm
+
+    def uses(self, horizon: int) -> int:
+        """Releases in an episode of this many steps."""
+        return 1 if self.period == 0 else math.ceil(horizon / self.period)
+
+    def draws(self, step: int) -> int:
+        """Transitions that a sampling sender draws at this step (counted from 0) out of the step + 1 that exist."""
+        return math.floor(self.sample_rate * (step + 1) + 1e-9)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A channel at one noise level over an episode: what `privacy.accounting` puts a price on.
+
+    The neighbouring relation follows from the unit. `message`: two inputs that one single message is made from, with
+    nothing else changed. `episode`: two whole episodes of one agent's inputs; all of its messages may change.
+    """
+
+    channel: Channel
+    noise: float
+    """σ of the Gaussian mechanisms, the flip probability of randomised response; 0 means no protection."""
+    horizon: int = 1
+    """T, the steps of an episode."""
+    unit: Unit = "episode"
+
+    def __post_init__(self) -> None:
+        check_choice("unit", self.unit, Unit)
+        require(whole(self.horizon, 1), f"horizon must be a whole number from 1, not {self.horizon}")
+        require(self.noise >= 0 and math.isfinite(self.noise), f"noise must be finite and at least 0, not {self.noise}")
+        k = self.channel.symbols
+        if self.channel.mechanism == "response":
+            require(self.noise <= 1 - 1 / k, f"flip probability must be at most 1 - 1/k = {1 - 1 / k:.4g}")
+
+    @property
+    def uses(self) -> int:
+        """Releases that the unit composes: one for a message, all of an episode's for an episode."""
+        return 1 if self.unit == "message" else self.channel.uses(self.horizon)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A privacy budget for a team: ε of each agent (one number holds for all) at one δ, for one unit."""
+
+    epsilon: tuple[float, ...] = (math.inf,)
+    delta: float = 1e-4
+    unit: Unit = "episode"
+    accountant: AccountantName = "exact"
+
+    def __post_init__(self) -> None:
+        require(len(self.epsilon) > 0, "a budget needs at least one epsilon")
+        for epsilon in self.epsilon:
+            require(epsilon > 0, f"epsilon must be above 0 (inf: free messages), not {epsilon}")
+        require(0 < self.delta < 1, f"delta must lie strictly between 0 and 1, not {self.delta}")
+        check_choice("unit", self.unit, Unit)
+        check_choice("accountant", self.accountant, AccountantName)
+
+    def of(self, agents: int) -> tuple[float, ...]:
+        """ε of each of so many agents."""
+        count = len(self.epsilon)
+        require(count in (1, agents), f"the budget {self.label} names {count} agents, but the team has {agents}")
+        return self.epsilon * agents if count == 1 else self.epsilon
+
+    @property
+    def label(self) -> str:
+        """How the command line writes it: `1`, `inf`, `1:0.1:inf`."""
+        return ":".join(f"{epsilon:g}" for epsilon in self.epsilon)
+
+    @classmethod
+    def parse(cls, text: str, **others: Any) -> Self:
+        """Read `1`, `inf` or `1:0.1:inf`."""
+        try:
+            return cls(tuple(float(part) for part in text.split(":")), **others)
+        except ValueError as error:
+            if isinstance(error, BadInput):
+                raise
+            raise BadInput(f"epsilon must be a number, inf, or one per agent as 1:0.1:inf, not {text!r}") from None
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Sizes of the networks; the paper's by default."""
+
+    hidden: int = 128
+    """Width of actors and critics."""
+    message_hidden: int = 32
+    """Width inside senders and receivers."""
+    message_size: int = 8
+    """d, numbers in a message; also the width of what a receiver hands to the actor."""
+    recurrent_critic: bool = False
+    recurrent_actor: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "message_hidden", "message_size"):
+            value = getattr(self, name)
+            require(whole(value, 1, 4096), f"{name} must be a whole number from 1 to 4096, not {value}")
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a team learns; the paper's and the released settings by default."""
+
+    steps: int = 1_000_000
+    """Environment steps of a run."""
+    episodes: int = 4
+    """Fresh episodes collected side by side in one iteration."""
+    updates: int = 1
+    """Updates of all agents in one iteration. The paper's one update an episode is updates = episodes."""
+    batch: int = 128
+    """Episodes in a minibatch."""
+    buffer: int = 10_000
+    """Episodes that the replay ring holds."""
+    discount: float = 0.99
+    learning_rate: float = 7e-4
+    target_rate: float = 0.005
+    """Share of the online networks that enters the targets at each update."""
+    gradient_norm: float = 1.0
+    """Gradients of each agent are clipped to this norm."""
+    logit_penalty: float = 1e-3
+    """Weight of the mean squared logit in the actor's loss, which keeps the policy from freezing."""
+    explore_start: float = 1.0
+    explore_end: float = 0.05
+    explore_steps: int = 50_000
+    """Environment steps over which random actions anneal from `explore_start` to `explore_end`."""
+    terminal_horizon: bool = True
+    """Whether the time limit counts as a terminal state (as released) or is bootstrapped through."""
+    evaluations: int = 100
+    """Evaluations over the run, evenly spaced; also the granularity of progress, checkpoints and annealed budgets."""
+    evaluation_episodes: int = 32
+    """Greedy episodes in each evaluation, on the same starts every time."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "episodes", "updates", "batch", "buffer", "evaluations", "evaluation_episodes"):
+            value = getattr(self, name)
+            require(whole(value, 1), f"{name} must be a whole number from 1, not {value}")
+        for name in ("learning_rate", "gradient_norm"):
+            value = getattr(self, name)
+            require(positive(value), f"{name} must be a finite number above 0, not {value}")
+        for name in ("discount", "target_rate", "explore_start", "explore_end"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
+        require(self.buffer >= self.episodes, f"buffer ({self.buffer}) must hold one iteration ({self.episodes})")
+        require(self.logit_penalty >= 0, f"logit_penalty must be at least 0, not {self.logit_penalty}")
+        require(self.explore_steps >= 0, f"explore_steps must be at least 0, not {self.explore_steps}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One population: a task and a method, trained for every budget and every seed."""
+
+    task: str
+    method: str = "dpmac"
+    task_options: dict[str, Any] = field(default_factory=dict)
+    method_options: dict[str, Any] = field(default_factory=dict)
+    channel: Channel = Channel()
+    budgets: tuple[Budget, ...] = (Budget(),)
+    seeds: tuple[int, ...] = (0,)
+    networks: Networks = Networks()
+    learning: Learning = Learning()
+    anneal_from: float = 0.0
+    """ε from which every finite budget anneals down (geometrically) to its value; 0 trains at the budget throughout."""
+    anneal_share: float = 0.6
+    """Share of the run over which it does."""
+
+    def __post_init__(self) -> None:
+        require(len(self.budgets) > 0, "at least one budget is needed")
+        require(len(self.seeds) > 0, "at least one seed is needed")
+        require(len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {self.seeds}")
+        require(all(0 <= seed < 2**32 for seed in self.seeds), f"seeds must lie in [0, 2^32), not {self.seeds}")
+        require(self.anneal_from >= 0, f"anneal_from must be at least 0, not {self.anneal_from}")
+        require(0 < self.anneal_share <= 1, f"anneal_share must lie in (0, 1], not {self.anneal_share}")
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON data of a configuration or result; infinity becomes the string "inf", NaN the string "nan"."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_json(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def from_json(cls: Any, data: Any) -> Any:
+    """Rebuild a configuration of this class from `to_json`'s data; anything that does not fit is `BadInput`.
+
+    >>> from_json(Budget, json.loads(dumps(Budget((1.0, math.inf))))) == Budget((1.0, math.inf))
+    True
+    """
+    if isinstance(cls, type) and dataclasses.is_dataclass(cls):
+        require(isinstance(data, dict), f"{cls.__name__} must be an object, not {data!r}")
+        hints = typing.get_type_hints(cls)
+        unknown = set(data) - set(hints)
+        require(not unknown, f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+        try:
+            return cls(**{name: from_json(hints[name], item) for name, item in data.items()})
+        except TypeError as error:
+            raise BadInput(f"{cls.__name__}: {error}") from None
+    origin, arguments = typing.get_origin(cls), typing.get_args(cls)
+    if origin is tuple:
+        require(isinstance(data, list), f"expected a list, not {data!r}")
+        return tuple(from_json(arguments[0], item) for item in data)
+    if origin in (typing.Union, types.UnionType):
+        return None if data is None else from_json(arguments[0], data)
+    if origin is Literal:
+        require(data in arguments, f"expected one of {arguments}, not {data!r}")
+        return data
+    if cls is float:
+        require(
+            data in ("inf", "-inf", "nan") or (isinstance(data, (int, float)) and not isinstance(data, bool)),
+            f"expected a number, not {data!r}",
+        )
+        return float(data)
+    if cls in (int, bool, str):
+        require(type(data) is cls, f"expected {cls.__name__}, not {data!r}")
+        return data
+    require(origin is not dict or isinstance(data, dict), f"expected an object, not {data!r}")
+    return data
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """JSON text of a configuration or result."""
+    return json.dumps(to_json(value), indent=indent, allow_nan=False)

@@ -1,0 +1,62 @@
+"""Imports between layers point one way."""
+
+import ast
+from pathlib import Path
+
+import dpmac
+
+SOURCE = Path(dpmac.__file__).parent
+
+ALLOWED = {
+    "config": set(),
+    "games": set(),
+    "experiments": {"config"},
+    "tasks": {"config"},
+    "agents": {"config"},
+    "privacy": {"config"},
+    "results": {"config"},
+    "learner": {"config", "tasks", "agents"},
+    "runner": {"config", "tasks", "agents", "learner", "experiments", "privacy", "results"},
+    "figures": {"config", "results", "experiments", "privacy", "games"},
+}
+
+
+def imports_of(file: Path) -> set[str]:
+    """Our layers that a file imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            assert node.level == 0, f"{file}: imports are absolute"
+        found |= {name.split(".")[1] for name in names if name.startswith("dpmac.")}
+    return found & {*ALLOWED, "cli"}
+
+
+def test_imports_point_one_way():
+    for layer, allowed in ALLOWED.items():
+        path = SOURCE / layer
+        files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
+        for file in files:
+            if file.exists():
+                forbidden = imports_of(file) - allowed - {layer}
+                assert not forbidden, f"{file.relative_to(SOURCE)} may not import {sorted(forbidden)}"
+
+
+def test_every_module_belongs_to_a_layer():
+    parts = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__", "__main__", "cli"} <= set(ALLOWED)
+
+
+def test_privacy_and_games_never_import_jax():
+    for layer in ("privacy", "games", "config"):
+        path = SOURCE / layer
+        for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
+            assert "import jax" not in file.read_text(), file
+
+
+def test_no_module_is_a_drawer_for_everything():
+    drawers = {"utils", "common", "helpers", "types"}
+    assert not [path for path in SOURCE.rglob("*.py") if path.stem in drawers]

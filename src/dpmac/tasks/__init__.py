@@ -1,0 +1,5 @@
+"""Cooperative tasks as pure functions: `make` builds one by name, `register` adds one from outside."""
+
+from dpmac.tasks.base import REGISTRY, Body, Scene, State, Task, find, make, names, options, register
+
+__all__ = ["REGISTRY", "Body", "Scene", "State", "Task", "find", "make", "names", "options", "register"]

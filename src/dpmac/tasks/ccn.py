@@ -1,0 +1,104 @@
+"""Cooperative communication and navigation: each agent is to reach a landmark that only the other one knows."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpmac.config import check_choice
+from dpmac.tasks import particles
+from dpmac.tasks.base import Body, Scene, check_count, check_radius
+from dpmac.tasks.particles import Bodies, Convention, Points
+
+LANDMARKS = 3
+COLOURS = ((0.75, 0.25, 0.25), (0.25, 0.75, 0.25), (0.25, 0.25, 0.75))
+
+
+class CCNState(NamedTuple):
+    bodies: Bodies
+    landmarks: Points
+    target: jax.Array
+    """Index (agent,) of each agent's own target, which it does not see."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CCN:
+    """Two agents, three coloured landmarks. The built-in chat channel of the original is not used."""
+
+    convention: Convention = "openai"
+    """Integration and reward: `openai` squared distances, shared; `mpe2` half own share, half the mean of distances."""
+    view_radius: float = math.inf
+    """Landmarks beyond it are hidden."""
+    horizon: int = 25
+
+    name: ClassVar[str] = "ccn"
+    agents: ClassVar[int] = 2
+    actions: ClassVar[int] = particles.ACTIONS
+    observers: ClassVar[Mapping[str, str]] = {
+        "target": "The target of each agent is observed by the other agent alone; the walk of an agent that has been "
+        "told shows it to whoever sees that agent move.",
+    }
+
+    def __post_init__(self) -> None:
+        check_choice("convention", self.convention, Convention)
+        check_radius(self.view_radius)
+        check_count("horizon", self.horizon, 1, 10_000)
+
+    @property
+    def observation_size(self) -> int:
+        return 2 + particles.seen_size(LANDMARKS, self.view_radius) + LANDMARKS
+
+    @property
+    def reward_unit(self) -> str:
+        if self.convention == "openai":
+            return "team: minus the sum over agents of the squared distance to its target"
+        return "mean over agents of mpe2's reward: minus the mean distance to the targets"
+
+    def reset(self, key: jax.Array) -> CCNState:
+        agent_key, landmark_key, target_key = jax.random.split(key, 3)
+        bodies = particles.at_rest(particles.uniform_points(agent_key, self.agents))
+        landmarks = particles.uniform_points(landmark_key, LANDMARKS, 0.8)
+        return CCNState(bodies, landmarks, jax.random.randint(target_key, (self.agents,), 0, LANDMARKS))
+
+    def observe(self, state: CCNState) -> jax.Array:
+        """Own velocity, relative landmarks, the colour of the other agent's target."""
+        bodies = state.bodies
+        landmarks = particles.seen(*particles.pairs(bodies, state.landmarks), self.view_radius)
+        colour = jnp.asarray(COLOURS)[state.target[::-1]]
+        return particles.observation([bodies.vx, bodies.vy], [landmarks, [colour]])
+
+    def step(self, state: CCNState, actions: jax.Array) -> tuple[CCNState, jax.Array]:
+        ux, uy = particles.push(actions)
+        bodies = particles.integrate(state.bodies, particles.GAIN * ux, particles.GAIN * uy, self.convention)
+        state = state._replace(bodies=bodies)
+        return state, self.rewards(state)
+
+    def goal(self, state: CCNState) -> Points:
+        """Position of each agent's own target."""
+        return Points(state.landmarks.x[state.target], state.landmarks.y[state.target])
+
+    def rewards(self, state: CCNState) -> jax.Array:
+        goal, bodies = self.goal(state), state.bodies
+        square = (bodies.x - goal.x) ** 2 + (bodies.y - goal.y) ** 2
+        if self.convention == "openai":
+            return jnp.full(self.agents, -jnp.sum(square))
+        far = jnp.sqrt(square)  # in mpe2 an agent answers for the one whose target it sees
+        return -0.5 * far[::-1] - 0.5 * jnp.mean(far)
+
+    def scripted(self, state: CCNState) -> jax.Array:
+        """Each agent walks to its own target."""
+        return particles.steer(state.bodies, self.goal(state))
+
+    def secrets(self, state: CCNState) -> dict[str, jax.Array]:
+        """`target`: the index that agent i sees, the other agent's."""
+        return {"target": state.target[::-1]}
+
+    def scene(self, state: CCNState) -> Scene:
+        targets = [int(target) for target in state.target]
+        places = zip(state.bodies.x.tolist(), state.bodies.y.tolist(), targets, strict=True)
+        agents = tuple(Body(x, y, 0.05, COLOURS[target], f"{i}") for i, (x, y, target) in enumerate(places))
+        marks = zip(state.landmarks.x.tolist(), state.landmarks.y.tolist(), COLOURS, strict=True)
+        return Scene(agents, tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks))

@@ -1,0 +1,131 @@
+"""Particle physics: discs in the plane, pushed by their actions and by contact, slowed by damping.
+
+Coordinates are arrays of their own (a structure of arrays): axes of length two at the end of every array would keep a
+compiler from using the width of a processor.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Convention = Literal["openai", "mpe2"]
+
+DT = 0.1
+DAMPING = 0.25
+"""Share of the velocity lost in a step."""
+CONTACT_FORCE = 100.0
+CONTACT_MARGIN = 1e-3
+"""How softly contact sets in."""
+GAIN = 5.0
+"""Force of an action; every mass is 1."""
+ACTIONS = 5
+"""Stay, left, right, down, up."""
+
+
+class Bodies(NamedTuple):
+    """Positions and velocities of moving bodies, each (body,)."""
+
+    x: jax.Array
+    y: jax.Array
+    vx: jax.Array
+    vy: jax.Array
+
+
+class Points(NamedTuple):
+    """Positions of landmarks, each (point,)."""
+
+    x: jax.Array
+    y: jax.Array
+
+
+def uniform_points(key: jax.Array, count: int, half_width: float = 1.0) -> Points:
+    """Points drawn uniformly on a square around the origin."""
+    x, y = jax.random.uniform(key, (2, count), minval=-half_width, maxval=half_width)
+    return Points(x, y)
+
+
+def at_rest(points: Points) -> Bodies:
+    return Bodies(points.x, points.y, jnp.zeros_like(points.x), jnp.zeros_like(points.y))
+
+
+def push(actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Directions (body,) and (body,) along x and y of the five actions."""
+    x = (actions == 2).astype(jnp.float32) - (actions == 1).astype(jnp.float32)
+    y = (actions == 4).astype(jnp.float32) - (actions == 3).astype(jnp.float32)
+    return x, y
+
+
+def distance(dx: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.sqrt(dx * dx + dy * dy)
+
+
+def pairs(a: Bodies | Points, b: Bodies | Points) -> tuple[jax.Array, jax.Array]:
+    """Differences (a, b) along x and y: from each of `a` to each of `b`."""
+    return b.x[None, :] - a.x[:, None], b.y[None, :] - a.y[:, None]
+
+
+def contact_forces(bodies: Bodies, radius: float) -> tuple[jax.Array, jax.Array]:
+    """Forces (body,) and (body,) that push discs of one radius apart; two at the very same point do not push."""
+    dx, dy = pairs(bodies, bodies)
+    gap = distance(dx, dy)
+    penetration = CONTACT_MARGIN * softplus((2 * radius - gap) / CONTACT_MARGIN)
+    strength = CONTACT_FORCE * penetration / jnp.maximum(gap, 1e-30)
+    return -jnp.sum(strength * dx, axis=1), -jnp.sum(strength * dy, axis=1)
+
+
+def softplus(x: jax.Array) -> jax.Array:
+    """log(1 + eˣ) without overflow."""
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+def touching(bodies: Bodies, radius: float) -> jax.Array:
+    """Whether two discs of one radius overlap (body, body); a disc overlaps itself."""
+    return distance(*pairs(bodies, bodies)) < 2 * radius
+
+
+def integrate(bodies: Bodies, fx: jax.Array, fy: jax.Array, convention: Convention) -> Bodies:
+    """One step of time under forces (body,): `openai` moves with the new velocity, `mpe2` with the old one."""
+    vx, vy = (1 - DAMPING) * bodies.vx + DT * fx, (1 - DAMPING) * bodies.vy + DT * fy
+    moving_x, moving_y = (vx, vy) if convention == "openai" else (bodies.vx, bodies.vy)
+    return Bodies(bodies.x + DT * moving_x, bodies.y + DT * moving_y, vx, vy)
+
+
+def seen(dx: jax.Array, dy: jax.Array, view_radius: float) -> list[jax.Array]:
+    """Features (observer, thing) of relative positions: x and y; under a finite radius also a flag, 1 where the thing
+    is in view and 0 where it is not, and then x and y are 0."""
+    if math.isinf(view_radius):
+        return [dx, dy]
+    visible = distance(dx, dy) <= view_radius
+    return [jnp.where(visible, dx, 0), jnp.where(visible, dy, 0), visible.astype(jnp.float32)]
+
+
+def seen_size(things: int, view_radius: float) -> int:
+    """Features that `seen` gives for so many things."""
+    return things * (2 if math.isinf(view_radius) else 3)
+
+
+def observation(own: Sequence[jax.Array], things: Sequence[Sequence[jax.Array]]) -> jax.Array:
+    """Observations (agent, feature): columns of one's own (agent,), then the features of things (agent, thing), thing
+    by thing."""
+    columns = list(own)
+    for features in things:
+        columns += [feature[:, j] for j in range(features[0].shape[1]) for feature in features]
+    return jnp.stack(columns, axis=1)
+
+
+def other_bodies(count: int) -> list[list[int]]:
+    """For each of so many bodies the indices of the others, in order."""
+    return [[j for j in range(count) if j != i] for i in range(count)]
+
+
+def steer(bodies: Bodies, goal: Points, lead: float = 0.15, gain: float = GAIN) -> jax.Array:
+    """Actions (body,) that bring each body towards its goal: the push after which it would, `lead` seconds on, be
+    closest."""
+    ux, uy = push(jnp.arange(ACTIONS))
+    vx = (1 - DAMPING) * bodies.vx[:, None] + DT * gain * ux
+    vy = (1 - DAMPING) * bodies.vy[:, None] + DT * gain * uy
+    ahead = distance(bodies.x[:, None] + lead * vx - goal.x[:, None], bodies.y[:, None] + lead * vy - goal.y[:, None])
+    return jnp.argmin(ahead, axis=1)

@@ -82,7 +82,9 @@ class Task(Protocol):
 
 
 REGISTRY: dict[str, str | type] = {
+    "cn": "dpmac.tasks.cn:CN",
     "ccn": "dpmac.tasks.ccn:CCN",
+    "pp": "dpmac.tasks.pp:PP",
 }
 """Tasks by name: a class, or where to import it from."""
 

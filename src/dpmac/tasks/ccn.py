@@ -68,7 +68,7 @@ class CCN:
         bodies = state.bodies
         landmarks = particles.seen(*particles.pairs(bodies, state.landmarks), self.view_radius)
         colour = jnp.asarray(COLOURS)[state.target[::-1]]
-        return particles.observation([bodies.vx, bodies.vy], [landmarks, [colour]])
+        return particles.observation([bodies.vx, bodies.vy], landmarks, [colour])
 
     def step(self, state: CCNState, actions: jax.Array) -> tuple[CCNState, jax.Array]:
         ux, uy = particles.push(actions)

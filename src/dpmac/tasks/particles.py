@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Convention = Literal["openai", "mpe2"]
 
@@ -107,18 +108,19 @@ def seen_size(things: int, view_radius: float) -> int:
     return things * (2 if math.isinf(view_radius) else 3)
 
 
-def observation(own: Sequence[jax.Array], things: Sequence[Sequence[jax.Array]]) -> jax.Array:
-    """Observations (agent, feature): columns of one's own (agent,), then the features of things (agent, thing), thing
-    by thing."""
+def observation(own: Sequence[jax.Array], *things: Sequence[jax.Array]) -> jax.Array:
+    """Observations (agent, feature): one's own columns (agent,), then thing by thing the features (agent, thing)."""
     columns = list(own)
     for features in things:
         columns += [feature[:, j] for j in range(features[0].shape[1]) for feature in features]
     return jnp.stack(columns, axis=1)
 
 
-def other_bodies(count: int) -> list[list[int]]:
-    """For each of so many bodies the indices of the others, in order."""
-    return [[j for j in range(count) if j != i] for i in range(count)]
+def others(values: jax.Array) -> jax.Array:
+    """What (body, body) says about the others (body, body - 1): the diagonal left out, the order kept."""
+    count = values.shape[0]
+    later = np.arange(count - 1)[None, :] >= np.arange(count)[:, None]
+    return jnp.where(later, values[:, 1:], values[:, :-1])
 
 
 def steer(bodies: Bodies, goal: Points, lead: float = 0.15, gain: float = GAIN) -> jax.Array:

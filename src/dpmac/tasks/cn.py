@@ -1,0 +1,109 @@
+"""Cooperative navigation: a team covers landmarks without running into each other."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpmac.config import check_choice
+from dpmac.tasks import particles
+from dpmac.tasks.assignment import assign
+from dpmac.tasks.base import Body, Scene, check_count, check_radius
+from dpmac.tasks.particles import Bodies, Convention, Points
+
+RADIUS = 0.15
+
+
+class CNState(NamedTuple):
+    bodies: Bodies
+    landmarks: Points
+
+
+@dataclasses.dataclass(frozen=True)
+class CN:
+    """Agents that collide, and landmarks to cover; everyone sees everything within the view radius."""
+
+    agents: int = 3
+    landmarks: int = 3
+    convention: Convention = "openai"
+    """Integration and reward: `openai` sums over agents and counts each agent as touching itself, shared; `mpe2` gives
+    each agent half its own collisions and half the distances of the landmarks."""
+    view_radius: float = math.inf
+    """Landmarks and agents beyond it are hidden."""
+    horizon: int = 25
+
+    name: ClassVar[str] = "cn"
+    actions: ClassVar[int] = particles.ACTIONS
+    observers: ClassVar[Mapping[str, str]] = {
+        "position": "The position of each agent is observed by itself, and by every agent within the view radius as a "
+        "difference to its own.",
+    }
+
+    def __post_init__(self) -> None:
+        check_count("agents", self.agents, 1, 256)
+        check_count("landmarks", self.landmarks, 1, 256)
+        check_choice("convention", self.convention, Convention)
+        check_radius(self.view_radius)
+        check_count("horizon", self.horizon, 1, 10_000)
+
+    @property
+    def observation_size(self) -> int:
+        return 4 + particles.seen_size(self.landmarks + self.agents - 1, self.view_radius)
+
+    @property
+    def reward_unit(self) -> str:
+        if self.convention == "openai":
+            return "team: sum over agents of minus the landmarks' distances, minus 1 per contact (itself included)"
+        return "mean over agents of mpe2's reward: half of minus its contacts, half of minus the landmarks' distances"
+
+    def reset(self, key: jax.Array) -> CNState:
+        agent_key, landmark_key = jax.random.split(key)
+        bodies = particles.at_rest(particles.uniform_points(agent_key, self.agents))
+        return CNState(bodies, particles.uniform_points(landmark_key, self.landmarks))
+
+    def observe(self, state: CNState) -> jax.Array:
+        """Own velocity, own position, relative landmarks, relative others."""
+        bodies = state.bodies
+        landmarks = particles.seen(*particles.pairs(bodies, state.landmarks), self.view_radius)
+        dx, dy = particles.pairs(bodies, bodies)
+        others = particles.seen(particles.others(dx), particles.others(dy), self.view_radius)
+        return particles.observation([bodies.vx, bodies.vy, bodies.x, bodies.y], landmarks, others)
+
+    def step(self, state: CNState, actions: jax.Array) -> tuple[CNState, jax.Array]:
+        ux, uy = particles.push(actions)
+        fx, fy = particles.contact_forces(state.bodies, RADIUS)
+        bodies = particles.integrate(state.bodies, particles.GAIN * ux + fx, particles.GAIN * uy + fy, self.convention)
+        state = state._replace(bodies=bodies)
+        return state, self.rewards(state)
+
+    def rewards(self, state: CNState) -> jax.Array:
+        bodies = state.bodies
+        far = jnp.sum(jnp.min(particles.distance(*particles.pairs(bodies, state.landmarks)), axis=0))
+        contacts = jnp.sum(particles.touching(bodies, RADIUS), axis=1, dtype=jnp.float32)
+        if self.convention == "openai":
+            return jnp.full(self.agents, -self.agents * far - jnp.sum(contacts))
+        return -0.5 * (contacts - 1) - 0.5 * far
+
+    def scripted(self, state: CNState) -> jax.Array:
+        """Agents and landmarks are paired so that the sum of distances is least; who has no landmark stays."""
+        bodies, landmarks = state.bodies, state.landmarks
+        cost = particles.distance(*particles.pairs(bodies, landmarks))
+        if self.agents <= self.landmarks:
+            own = assign(cost)
+            return particles.steer(bodies, Points(landmarks.x[own], landmarks.y[own]))
+        owner = assign(cost.T)
+        goal = Points(bodies.x.at[owner].set(landmarks.x), bodies.y.at[owner].set(landmarks.y))
+        return particles.steer(bodies, goal)
+
+    def secrets(self, state: CNState) -> dict[str, jax.Array]:
+        """`position`: (agent, 2), each agent's own."""
+        return {"position": jnp.stack([state.bodies.x, state.bodies.y], axis=1)}
+
+    def scene(self, state: CNState) -> Scene:
+        places = zip(state.bodies.x.tolist(), state.bodies.y.tolist(), strict=True)
+        marks = zip(state.landmarks.x.tolist(), state.landmarks.y.tolist(), strict=True)
+        agents = tuple(Body(x, y, RADIUS, (0.35, 0.35, 0.85), f"{i}") for i, (x, y) in enumerate(places))
+        return Scene(agents, tuple(Body(x, y, 0.05, (0.25, 0.25, 0.25), shape="square") for x, y in marks))

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 Mechanism = Literal["gaussian", "response", "code"]
 Unit = Literal["message", "episode"]
+Neighbours = Literal["inputs", "transition"]
 AccountantName = Literal["exact", "paper"]
 Place = Literal["sender", "receiver"]
 
@@ -84,17 +85,31 @@ class Channel:
         """Releases in an episode of this many steps."""
         return 1 if self.period == 0 else math.ceil(horizon / self.period)
 
+    def recipients(self, others: int) -> int:
+        """How many of so many others a message goes to; never none."""
+        return max(1, round(self.recipient_rate * others))
+
+    @property
+    def sent(self) -> int:
+        """Noisy copies that leave at each release: the one broadcast, or one for each recipient that is drawn."""
+        return 1 if self.copies == 1 else self.recipients(self.copies)
+
     def draws(self, step: int) -> int:
         """Transitions that a sampling sender draws at this step (counted from 0) out of the step + 1 that exist."""
         return math.floor(self.sample_rate * (step + 1) + 1e-9)
+
+    def rates(self, horizon: int) -> tuple[float, ...]:
+        """Share of the existing transitions that each release of an episode is made from; 1 unless the sender samples."""
+        steps = range(0, horizon, self.period or horizon)
+        return tuple(self.draws(step) / (step + 1) if self.sample_rate else 1.0 for step in steps)
 
 
 @dataclass(frozen=True)
 class Release:
     """A channel at one noise level over an episode: what `privacy.accounting` puts a price on.
 
-    The neighbouring relation follows from the unit. `message`: two inputs that one single message is made from, with
-    nothing else changed. `episode`: two whole episodes of one agent's inputs; all of its messages may change.
+    Neighbours are two inputs of one agent with everything else the same. `message`: the two make one single message.
+    `episode`: they make all messages of an episode.
     """
 
     channel: Channel
@@ -103,9 +118,13 @@ class Release:
     horizon: int = 1
     """T, the steps of an episode."""
     unit: Unit = "episode"
+    neighbours: Neighbours = "inputs"
+    """inputs: neighbours may differ in everything that the unit's messages are made from. transition: in one transition
+    of a memoryless sender, which enters one message, or with `sample_rate` every message that happens to draw it."""
 
     def __post_init__(self) -> None:
         check_choice("unit", self.unit, Unit)
+        check_choice("neighbours", self.neighbours, Neighbours)
         require(whole(self.horizon, 1), f"horizon must be a whole number from 1, not {self.horizon}")
         require(self.noise >= 0 and math.isfinite(self.noise), f"noise must be finite and at least 0, not {self.noise}")
         k = self.channel.symbols
@@ -113,9 +132,13 @@ class Release:
             require(self.noise <= 1 - 1 / k, f"flip probability must be at most 1 - 1/k = {1 - 1 / k:.4g}")
 
     @property
-    def uses(self) -> int:
-        """Releases that the unit composes: one for a message, all of an episode's for an episode."""
-        return 1 if self.unit == "message" else self.channel.uses(self.horizon)
+    def rates(self) -> tuple[float, ...]:
+        """Releases that the unit composes, each with the probability that what differs between neighbours enters it."""
+        rates = [rate for rate in self.channel.rates(self.horizon) if rate > 0]
+        if self.neighbours == "inputs":
+            rates = [1.0] * len(rates)
+        alone = self.unit == "message" or (self.neighbours == "transition" and self.channel.sample_rate == 0)
+        return (max(rates),) if alone and rates else tuple(rates)
 
 
 @dataclass(frozen=True)
@@ -166,9 +189,11 @@ class Networks:
     message_hidden: int = 32
     """Width inside senders and receivers."""
     message_size: int = 8
-    """d, numbers in a message; also the width of what a receiver hands to the actor."""
+    """d, numbers in a message."""
     recurrent_critic: bool = False
     recurrent_actor: bool = True
+    aware: bool = False
+    """Whether receivers are told the channel's noise and read messages as posteriors, which costs no privacy."""
 
     def __post_init__(self) -> None:
         for name in ("hidden", "message_hidden", "message_size"):

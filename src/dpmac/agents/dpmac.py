@@ -1,0 +1,66 @@
+"""DPMAC: a stochastic sender that learns its own spread, and a receiver that attends to what arrives."""
+
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.agents.layers import Linear
+from dpmac.agents.protocol import Protocol, Sizes, masked_softmax
+
+MIN_LOG_DEVIATION, MAX_LOG_DEVIATION = -5.0, 2.0
+
+
+class Dpmac(Protocol):
+    """p = μ(o, a) + σ̃(o, a) ⊙ ξ on one side; self-attention over the messages of the others, averaged, on the other."""
+
+    shared: Linear
+    mean: Linear
+    log_deviation: Linear
+    key: Linear
+    query: Linear
+    value: Linear
+    deterministic: bool = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, key: Array, sizes: Sizes, deterministic: bool = False) -> Self:
+        keys = jax.random.split(key, 6)
+        width, message = sizes.networks.message_hidden, sizes.message
+        return cls(
+            shared=Linear(keys[0], sizes.observation + sizes.actions, width),
+            mean=Linear(keys[1], width, message),
+            log_deviation=Linear(keys[2], width, message),
+            key=Linear(keys[3], message, width),
+            query=Linear(keys[4], message, width),
+            value=Linear(keys[5], message, width),
+            deterministic=deterministic,
+        )
+
+    @property
+    def heard(self) -> int:
+        return self.value.weight.shape[-1]
+
+    def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """ξ, standard normal (…, message)."""
+        return jax.random.normal(key, (*shape, self.mean.weight.shape[-1]))
+
+    def distribution(self, observation: Array, action: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation (message,) of the message before it is sampled."""
+        hidden = jax.nn.relu(self.shared(jnp.concatenate([observation, action])))
+        log_deviation = jnp.clip(self.log_deviation(hidden), MIN_LOG_DEVIATION, MAX_LOG_DEVIATION)
+        return self.mean(hidden), jnp.exp(log_deviation)
+
+    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
+        mean, deviation = self.distribution(observation, action)
+        return mean if self.deterministic else mean + deviation * chance
+
+    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+        keys, queries, values = self.key(inbox), self.query(inbox), self.value(inbox)
+        weights = masked_softmax(queries @ keys.T / jnp.sqrt(keys.shape[-1]), mask)
+        arrived = jnp.where(mask, 1.0, 0.0)
+        return arrived @ (weights @ values) / jnp.maximum(jnp.sum(arrived), 1.0)
+
+    def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
+        return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}

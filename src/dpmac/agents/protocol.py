@@ -1,0 +1,138 @@
+"""What a method is: how an agent makes a message, and what it makes of the messages of others.
+
+A protocol is one agent's part, written for one step. It knows neither the channel, which stands between its two halves,
+nor the learner. Adding one takes a subclass here or in a user's own package, and a line in `PROTOCOLS` or the name
+`package.module:Class` on the command line.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.config import BadInput, Channel, Networks, Place
+
+
+class Sizes(NamedTuple):
+    """What a protocol needs to know to build its networks."""
+
+    agents: int
+    observation: int
+    actions: int
+    message: int
+    """Numbers in a message: what `send` must return and what each row of an inbox holds."""
+    networks: Networks
+
+
+class Protocol(eqx.Module):
+    """One agent's sender and receiver."""
+
+    speaks: ClassVar[bool] = True
+    """Whether anything is sent at all; a budget makes no sense otherwise."""
+    sequential: ClassVar[bool] = False
+    """Whether messages depend on the actor's memory, so that an episode must be replayed step by step."""
+    needs_values: ClassVar[bool] = False
+    """Whether `auxiliary` reads action values, which a learner without a joint critic cannot give."""
+    private_at: ClassVar[Place] = "sender"
+    """Where the paper puts this protocol's noise."""
+
+    @classmethod
+    def create(cls, key: Array, sizes: Sizes, **options: Any) -> Self:
+        """A freshly initialised protocol; unknown options are a `TypeError`."""
+        raise NotImplementedError
+
+    @classmethod
+    def message_size(cls, networks: Networks, **options: Any) -> int:
+        """Numbers in a message where the channel leaves that to the protocol."""
+        return networks.message_size
+
+    @property
+    def heard(self) -> int:
+        """Width of what `receive` hands to the actor."""
+        raise NotImplementedError
+
+    def draw(self, key: Array, shape: tuple[int, ...]) -> Any:
+        """The sender's own chance for messages of this shape (…)."""
+        return jnp.zeros((*shape, 0))
+
+    def send(self, observation: Array, action: Array, memory: Array, chance: Any) -> Array:
+        """A message (message,) from an observation, a one-hot action and the actor's memory after it."""
+        raise NotImplementedError
+
+    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+        """What enters the actor (heard,) from the messages of the others (other, message); those not masked arrived."""
+        raise NotImplementedError
+
+    @staticmethod
+    def auxiliary(members: Any, episode: Any, values: Callable | None, key: Array) -> tuple[Array, dict[str, Array]]:
+        """A loss of the protocol's own for a batch, and what to report of it."""
+        return jnp.zeros(()), {}
+
+    def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
+        """Numbers worth watching in training, besides those of the channel."""
+        return {}
+
+
+def masked_softmax(scores: Array, mask: Array) -> Array:
+    """Soft-max over the last axis of those not masked; all zero, not NaN, where everything is masked."""
+    top = jnp.max(jnp.where(mask, scores, -jnp.inf), axis=-1, keepdims=True)
+    weights = jnp.where(mask, jnp.exp(jnp.where(mask, scores - jnp.where(jnp.isfinite(top), top, 0.0), 0.0)), 0.0)
+    return weights / jnp.maximum(jnp.sum(weights, axis=-1, keepdims=True), 1e-30)
+
+
+class Silent(Protocol):
+    """No messages: the method is then MADDPG."""
+
+    speaks = False
+
+    @classmethod
+    def create(cls, key: Array, sizes: Sizes) -> Self:
+        return cls()
+
+    @classmethod
+    def message_size(cls, networks: Networks) -> int:
+        return 0
+
+    @property
+    def heard(self) -> int:
+        return 0
+
+    def send(self, observation: Array, action: Array, memory: Array, chance: Any) -> Array:
+        return jnp.zeros(0)
+
+    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+        return jnp.zeros(0)
+
+
+BUILT_IN = {
+    "dpmac": "dpmac.agents.dpmac:Dpmac",
+    "maddpg": "dpmac.agents.protocol:Silent",
+}
+"""Names of methods, each a protocol on the same learner; imported when asked for."""
+
+
+def names() -> list[str]:
+    """Methods that can be named."""
+    return list(BUILT_IN)
+
+
+def find(name: str) -> type[Protocol]:
+    """The protocol of a built-in name or of `package.module:Class`."""
+    module, _, attribute = BUILT_IN.get(name, name).partition(":")
+    if not attribute:
+        raise BadInput(f"unknown method {name!r}; allowed: {', '.join(names())}, or package.module:Class of your own")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(f"method {name!r} cannot be loaded: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Protocol)):
+        raise BadInput(f"method {name!r} is not a dpmac.agents.protocol.Protocol")
+    return found
+
+
+def channel_of(name: str, channel: Channel) -> Channel:
+    """The channel as this protocol uses it; a silent one has none worth speaking of."""
+    return channel if find(name).speaks else Channel()

@@ -1,0 +1,294 @@
+"""A team: the agents' networks stacked along an axis, and the order in which they listen, act and speak.
+
+Messages sent at t arrive at t + 1. `listen` and `speak` make one step of one episode; `unroll` replays a recorded
+episode with the same functions, all steps at once where the protocol allows it. Axes stand in the order (time, agent,
+feature); the axis `use` counts releases, `other` the N - 1 others of an agent: other k of agent i is (i + 1 + k) mod N.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dpmac.agents import protocol as protocols
+from dpmac.agents.channel import Level, Mechanism, mechanism
+from dpmac.agents.layers import Actor
+from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.config import BadInput, Channel, Networks, require
+
+
+class Member(eqx.Module):
+    """One agent's networks."""
+
+    protocol: Protocol
+    actor: Actor
+
+
+class Chance(NamedTuple):
+    """Everything random about the messages of one episode, drawn in advance."""
+
+    sender: Any
+    """(use, agent, …) the protocol's own, such as ξ; (time, agent, …) for a sender that samples its past."""
+    channel: Any
+    """(use, agent, …), or (use, agent, other, …) with fresh noise for each recipient; (time, agent, …) at receivers."""
+    recipients: Array
+    """(use, agent, other) who receives; data play no part in it."""
+    subset: Array
+    """(use, agent, time) weights of the transitions that a sampling sender drew, or nothing."""
+
+
+class Memory(NamedTuple):
+    """What a team carries from one step to the next."""
+
+    hidden: Array
+    """(agent, width) of the actors."""
+    released: Array
+    """(agent, message) or (agent, other, message): the last messages that left the agents, as they left."""
+    recipients: Array
+    """(agent, other) who received them."""
+    history: Array
+    """(time, agent, message) raw messages, for a sender that samples its past; else no time at all."""
+    time: Array
+    """Steps done."""
+
+
+class Team(eqx.Module):
+    """All agents of a team; every array leaf has the agents as its first axis."""
+
+    members: Member
+    channel: Mechanism
+    hearing: Mechanism
+    """The channel once more, as wide as what enters an actor, for noise at the receiver."""
+    agents: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    actions: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    aware: bool = eqx.field(static=True)
+
+    # Chance ---------------------------------------------------------------------------------------------------------
+
+    def draw(self, key: Array) -> Chance:
+        """The chance of one episode."""
+        sender_key, channel_key, recipient_key, subset_key = jax.random.split(key, 4)
+        spec, others = self.channel.spec, self.agents - 1
+        shape = (self.uses, self.agents)
+        if spec.place == "receiver":
+            chance = self.hearing.draw(channel_key, (self.horizon + 1, self.agents))
+        else:
+            chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
+        count = max(1, round(spec.recipient_rate * others)) if others else 0
+        ranks = jnp.argsort(jax.random.uniform(recipient_key, (*shape, others)), axis=-1) if count < others else 0
+        recipients = jnp.broadcast_to(jnp.asarray(ranks) < count, (*shape, others))
+        messages = self.horizon if spec.sample_rate else self.uses
+        return Chance(
+            jax.vmap(lambda member, k: member.protocol.draw(k, (messages,)), out_axes=1)(
+                self.members, jax.random.split(sender_key, self.agents)
+            ),
+            chance,
+            recipients,
+            self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
+        )
+
+    def draw_subsets(self, key: Array) -> Array:
+        """Weights (use, agent, time): at each release the mean over transitions drawn without replacement."""
+        steps = np.flatnonzero(self.sends)
+        draws = np.array([self.channel.spec.draws(int(step)) for step in steps])[:, None, None]
+        order = jax.random.uniform(key, (len(steps), self.agents, self.horizon))
+        exists = np.arange(self.horizon) <= steps[:, None, None]
+        ranks = jnp.argsort(jnp.argsort(jnp.where(exists, order, 2.0), axis=-1), axis=-1)
+        return jnp.where(ranks < draws, 1 / np.maximum(draws, 1), 0.0)
+
+    @property
+    def uses(self) -> int:
+        """Releases in an episode."""
+        return self.channel.spec.uses(self.horizon)
+
+    @property
+    def sends(self) -> np.ndarray:
+        """(time,) whether a message is released at a step: the clock alone decides."""
+        steps, period = np.arange(self.horizon), self.channel.spec.period
+        return steps == 0 if period == 0 else steps % period == 0
+
+    # One step -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Memory:
+        """The memory before the first step: nothing has been received."""
+        spec, others, size = self.channel.spec, self.agents - 1, self.channel.size
+        copies = () if spec.copies == 1 else (others,)
+        return Memory(
+            jnp.zeros((self.agents, self.width)),
+            jnp.zeros((self.agents, *copies, size)),
+            jnp.ones((self.agents, others), bool),
+            jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def listen(self, memory: Memory, observations: Array, chance: Chance, level: Level) -> tuple[Array, Memory]:
+        """Logits (agent, action) after hearing what was sent one step before."""
+        inbox, mask = self.deliver(memory.released, memory.recipients, level)
+        inbox = jnp.where(memory.time > 0, inbox, 0.0)
+        noise = pick(chance.channel, memory.time) if self.channel.spec.place == "receiver" else None
+        heard = self.receive(inbox, mask, observations, memory.hidden, noise, level)
+        logits, hidden = jax.vmap(lambda member, o, q, h: member.actor(o, q, h))(
+            self.members, observations, heard, memory.hidden
+        )
+        return logits, memory._replace(hidden=hidden)
+
+    def speak(self, memory: Memory, observations: Array, actions: Array, chance: Chance, level: Level) -> Memory:
+        """Release messages about this step's observations (agent, feature) and actions (agent,), if it is time to."""
+        use = jnp.asarray(np.cumsum(self.sends) - 1)[memory.time]
+        spec, history = self.channel.spec, memory.history
+        raw = self.compose(
+            observations, actions, memory.hidden, pick(chance.sender, memory.time if spec.sample_rate else use)
+        )
+        if spec.sample_rate:
+            history = history.at[memory.time].set(raw)
+            raw = jnp.einsum("it,tid->id", chance.subset[use], history)
+        noise = pick(chance.channel, use) if spec.place == "sender" else None
+        send = jnp.asarray(self.sends)[memory.time]
+        return memory._replace(
+            released=jnp.where(send, self.release(raw, noise, level), memory.released),
+            recipients=jnp.where(send, chance.recipients[use], memory.recipients),
+            history=history,
+            time=memory.time + 1,
+        )
+
+    # Whole episodes -------------------------------------------------------------------------------------------------
+
+    def unroll(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+        """Logits (time, agent, action) that the team would have had in a recorded episode.
+
+        observations (T or T + 1, agent, feature), actions (T, agent); messages are made anew by these senders.
+        """
+        if self.members.protocol.sequential:
+            return self.unroll_stepwise(observations, actions, chance, level)
+        spec, nothing = self.channel.spec, jnp.zeros((self.agents, self.width))
+        steps = np.arange(self.horizon) if spec.sample_rate else np.flatnonzero(self.sends)
+        sent = jax.vmap(self.compose, in_axes=(0, 0, None, 0))(
+            observations[steps], actions[steps], nothing, chance.sender
+        )
+        if spec.sample_rate:
+            sent = jnp.einsum("uit,tid->uid", chance.subset, sent)
+        at_sender, at_receiver = (None, chance.channel) if spec.place == "receiver" else (chance.channel, None)
+        released = jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, level)
+        inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(released, chance.recipients, level)
+        # What arrives at t was released at or before t - 1; nothing has arrived at 0.
+        use = (np.cumsum(self.sends) - 1)[np.maximum(np.arange(len(observations)) - 1, 0)]
+        first = (np.arange(len(observations)) == 0)[:, None, None, None]
+        inbox, mask = jnp.where(first, 0.0, inbox[use]), jnp.where(first[..., 0], True, mask[use])
+        heard = jax.vmap(self.receive, in_axes=(0, 0, 0, None, 0, None))(
+            inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), level
+        )
+
+        def act(hidden: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            logits, hidden = jax.vmap(lambda member, o, q, h: member.actor(o, q, h))(self.members, *now, hidden)
+            return hidden, logits
+
+        _, logits = jax.lax.scan(act, nothing, (observations, heard))
+        return logits
+
+    def unroll_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+        """`unroll` one step after another, for protocols whose messages depend on what actors remember."""
+        steps = len(actions)
+        actions = jnp.concatenate([actions, jnp.zeros((len(observations) - steps, self.agents), actions.dtype)])
+
+        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+            observation, action = now
+            logits, memory = self.listen(memory, observation, chance, level)
+            return self.speak(memory, observation, action, chance, level), logits
+
+        _, logits = jax.lax.scan(step, self.start(), (observations, actions))
+        return logits
+
+    # What both are made of ------------------------------------------------------------------------------------------
+
+    def compose(self, observations: Array, actions: Array, hidden: Array, chance: Any) -> Array:
+        """Messages (agent, message) before the channel."""
+        one_hot = jax.nn.one_hot(actions, self.actions)
+        return jax.vmap(lambda member, *given: member.protocol.send(*given))(
+            self.members, observations, one_hot, hidden, chance
+        )
+
+    def release(self, messages: Array, chance: Any, level: Level) -> Array:
+        """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient."""
+        if self.channel.spec.place == "receiver":
+            return messages
+        release = self.channel.release
+        if self.channel.spec.copies > 1:
+            release = jax.vmap(release, in_axes=(None, 0, None))
+        return jax.vmap(release)(messages, chance, level)
+
+    def deliver(self, released: Array, recipients: Array, level: Level) -> tuple[Array, Array]:
+        """Inboxes (agent, other, message) and masks (agent, other) from what was released, and to whom."""
+        if self.aware and self.channel.spec.place == "sender":
+            read = self.channel.read
+            if released.ndim == 3:
+                read = jax.vmap(read, in_axes=(0, None))
+            released = jax.vmap(read)(released, level)
+        agent, other = np.indices((self.agents, self.agents - 1))
+        source = (agent + 1 + other) % self.agents
+        slot = self.agents - 2 - other  # seen from the sender, agent i is other N - 2 - k where the sender is i's k-th
+        inbox = released[source, slot] if released.ndim == 3 else released[source]
+        return inbox, recipients[source, slot]
+
+    def receive(
+        self, inbox: Array, mask: Array, observations: Array, hidden: Array, chance: Any, level: Level
+    ) -> Array:
+        """What enters the actors (agent, heard); noised here if the channel stands at the receiver."""
+        heard = jax.vmap(lambda member, *given: member.protocol.receive(*given))(
+            self.members, inbox, mask, observations, hidden
+        )
+        return heard if chance is None else jax.vmap(self.hearing.release)(heard, chance, level)
+
+
+def pick(chance: Any, index: Any) -> Any:
+    """The chance of one step or of some."""
+    return jax.tree.map(lambda x: x[index], chance)
+
+
+class Shape(NamedTuple):
+    """The sizes of a task that a team is built for."""
+
+    agents: int
+    observation: int
+    actions: int
+    horizon: int
+
+
+def make_team(
+    key: Array, shape: Shape, method: str, options: dict[str, Any], channel: Channel, networks: Networks
+) -> Team:
+    """A freshly initialised team."""
+    kind = protocols.find(method)
+    channel = protocols.channel_of(method, channel)
+    require(
+        channel.copies in (1, max(1, shape.agents - 1)),
+        f"copies must be 1 (broadcast) or {shape.agents - 1} (fresh noise for each other agent), not {channel.copies}",
+    )
+    try:
+        size = kind.message_size(networks, **options)
+        through = mechanism(channel, size)
+        sizes = Sizes(shape.agents, shape.observation, shape.actions, through.size, networks)
+        heard = jax.eval_shape(lambda k: kind.create(k, sizes, **options), key).heard
+    except TypeError as error:
+        raise BadInput(f"method {method}: {error}") from None
+
+    def member(member_key: Array) -> Member:
+        protocol_key, actor_key = jax.random.split(member_key)
+        inputs = shape.observation + heard
+        actor = Actor(actor_key, inputs, networks.hidden, shape.actions, networks.recurrent_actor)
+        return Member(kind.create(protocol_key, sizes, **options), actor)
+
+    return Team(
+        jax.vmap(member)(jax.random.split(key, shape.agents)),
+        through,
+        mechanism(channel, heard),
+        shape.agents,
+        shape.horizon,
+        shape.actions,
+        networks.hidden,
+        networks.aware,
+    )

@@ -1,0 +1,155 @@
+"""MADDPG for a team that talks: central critics, decentralised recurrent actors, straight-through Gumbel actions.
+
+The learner knows protocols only through `Team`. The loss of agent i is -Q_i with its own action taken from its policy
+and those of the others from the replay; its gradient reaches agent i's actor and receiver, and through what it heard
+the senders of the others. Axes inside an update: (episode, time, agent, feature).
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from dpmac.agents.channel import Level, clip_to_norm, straight_through
+from dpmac.agents.layers import Critic
+from dpmac.agents.team import Chance, Team
+from dpmac.config import Learning
+from dpmac.learner import replay
+from dpmac.learner.replay import Episode, Ring
+
+
+class Networks(NamedTuple):
+    """What is learned, and the slow copies that it learns from."""
+
+    team: Team
+    critics: Critic
+    target_team: Team
+    target_critics: Critic
+
+
+class Optimisers(NamedTuple):
+    """States of the optimisers, one for each agent."""
+
+    team: Any
+    critics: Any
+
+
+def optimiser(learning: Learning) -> Any:
+    """Adam on gradients clipped to a norm; one for each agent's actor with protocol, one for each critic."""
+    return optax.chain(optax.clip_by_global_norm(learning.gradient_norm), optax.adam(learning.learning_rate))
+
+
+def init(key: Array, team: Team, observation_size: int, width: int, recurrent: bool, learning: Learning):
+    """Networks and optimiser states around a fresh team."""
+    joint = team.agents * observation_size, team.agents * team.actions
+    critics = jax.vmap(lambda k: Critic(k, *joint, width, recurrent))(jax.random.split(key, team.agents))
+    start = jax.vmap(optimiser(learning).init)
+    return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
+
+
+def values(critics: Critic, observations: Array, actions: Array) -> Array:
+    """Q (time, agent) of every critic for one episode: observations (time, agent, feature), one-hot actions.
+
+    Actions are (time, agent, action) for all critics alike, or (critic, time, agent, action).
+    """
+    joint = observations.reshape(len(observations), -1)
+    own = 0 if actions.ndim == 4 else None
+    flat = actions.reshape(*actions.shape[:-2], -1)
+    return jax.vmap(lambda critic, a: critic(joint, a), in_axes=(0, own), out_axes=1)(critics, flat)
+
+
+def targets(networks: Networks, episode: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
+    """TD targets (T, agent) of one episode from the target networks' greedy next actions."""
+    logits = networks.target_team.unroll(episode.observations, episode.actions, chance, level)
+    actions = jax.nn.one_hot(jnp.argmax(logits[1:], axis=-1), logits.shape[-1])
+    following = values(networks.target_critics, episode.observations[1:], actions)
+    if learning.terminal_horizon:
+        following = following.at[-1].set(0.0)
+    return episode.rewards + learning.discount * following
+
+
+def critic_loss(critics: Critic, episode: Episode, target: Array, team: Team) -> Array:
+    """Squared TD error of one episode, averaged over time and summed over critics."""
+    actions = jax.nn.one_hot(episode.actions, team.actions)
+    errors = values(critics, episode.observations[:-1], actions) - target
+    return jnp.sum(jnp.mean(jnp.square(errors), axis=0))
+
+
+def actor_loss(
+    team: Team, critics: Critic, episode: Episode, chance: Chance, gumbel: Array, level: Level, penalty: float
+) -> Array:
+    """-Q_i of each agent's own action, averaged over time and summed over agents, plus a penalty on large logits."""
+    observations = episode.observations[:-1]
+    logits = team.unroll(observations, episode.actions, chance, level)
+    noisy = logits + gumbel
+    own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
+    recorded = jax.nn.one_hot(episode.actions, team.actions)
+    mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None]
+    q = values(critics, observations, jnp.where(mine, own[None], recorded[None]))
+    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=0))
+
+
+def update(
+    networks: Networks, optimisers: Optimisers, ring: Ring, key: Array, level: Level, learning: Learning
+) -> tuple[Networks, Optimisers, dict[str, Array]]:
+    """One update of all agents from a minibatch of episodes, and what to report of it."""
+    batch_key, target_key, chance_key, gumbel_key, auxiliary_key = jax.random.split(key, 5)
+    batch = replay.sample(ring, batch_key, learning.batch)
+    team, step = networks.team, jax.vmap(optimiser(learning).update)
+
+    def draw(k: Array) -> Chance:
+        return jax.vmap(team.draw)(jax.random.split(k, learning.batch))
+
+    target = jax.vmap(targets, in_axes=(None, 0, 0, None, None))(networks, batch, draw(target_key), level, learning)
+
+    def batch_critic_loss(critics: Critic) -> Array:
+        return jnp.mean(jax.vmap(critic_loss, in_axes=(None, 0, 0, None))(critics, batch, target, team))
+
+    loss, gradient = jax.value_and_grad(batch_critic_loss)(networks.critics)
+    change, critic_state = step(gradient, optimisers.critics, networks.critics)
+    critics = eqx.apply_updates(networks.critics, change)
+    gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
+    chance = draw(chance_key)
+
+    def batch_actor_loss(team: Team) -> tuple[Array, dict[str, Array]]:
+        losses = jax.vmap(actor_loss, in_axes=(None, None, 0, 0, 0, None, None))(
+            team, critics, batch, chance, gumbel, level, learning.logit_penalty
+        )
+        extra, report = team.members.protocol.auxiliary(
+            team.members, batch, lambda observations, actions: values(critics, observations, actions), auxiliary_key
+        )
+        return jnp.mean(losses) + extra, report
+
+    (actor, report), gradient = jax.value_and_grad(batch_actor_loss, has_aux=True)(team)
+    change, team_state = step(gradient, optimisers.team, team)
+    team = eqx.apply_updates(team, change)
+
+    def follow(slow: Any, fast: Any) -> Any:
+        return jax.tree.map(lambda old, new: old + learning.target_rate * (new - old), slow, fast)
+
+    networks = Networks(team, critics, follow(networks.target_team, team), follow(networks.target_critics, critics))
+    report |= {"critic_loss": loss / team.agents, "actor_loss": actor / team.agents}
+    return networks, Optimisers(team_state, critic_state), report
+
+
+def describe(team: Team, episode: Episode, chance: Chance, level: Level) -> dict[str, Array]:
+    """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
+    one_hot = jax.nn.one_hot(episode.actions, team.actions)
+    hidden = jnp.zeros((team.agents, team.width))
+    sender = jax.tree.map(lambda x: x[0], chance.sender)
+    raw = jax.vmap(team.compose, in_axes=(0, 0, None, None))(episode.observations[:-1], episode.actions, hidden, sender)
+    clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
+    norm = jnp.linalg.norm(raw, axis=-1)
+    signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
+    noise = jnp.mean(team.channel.size * level.amount**2)
+    extra = jax.vmap(jax.vmap(lambda member, o, a: member.protocol.describe(o, a, hidden[0])), in_axes=(None, 0, 0))(
+        team.members, episode.observations[:-1], one_hot
+    )
+    return {
+        "message_norm": jnp.mean(norm),
+        "share_clipped": jnp.mean(norm > team.channel.spec.clip_norm),
+        "signal_to_noise": jnp.where(noise > 0, signal / jnp.maximum(noise, 1e-12), jnp.inf),
+    } | {name: jnp.mean(value) for name, value in extra.items()}

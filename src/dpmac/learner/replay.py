@@ -1,0 +1,45 @@
+"""A ring of whole episodes: pure functions on arrays."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class Episode(NamedTuple):
+    """What training keeps of an episode: no messages, they are made anew by the senders of the day."""
+
+    observations: Array
+    """(…, T + 1, agent, feature): the last one is only needed when the horizon is not terminal."""
+    actions: Array
+    """(…, T, agent) int8."""
+    rewards: Array
+    """(…, T, agent)."""
+
+
+class Ring(NamedTuple):
+    """Episodes (slot, …) and how many were ever added."""
+
+    episodes: Episode
+    added: Array
+
+
+def empty(slots: int, like: Episode) -> Ring:
+    """A ring of so many slots for episodes like this one."""
+    return Ring(jax.tree.map(lambda x: jnp.zeros((slots, *x.shape), x.dtype), like), jnp.zeros((), jnp.int32))
+
+
+def add(ring: Ring, episodes: Episode) -> Ring:
+    """Put episodes (episode, …) in; the oldest make room."""
+    slots, count = ring.episodes.rewards.shape[0], episodes.rewards.shape[0]
+    where = (ring.added + jnp.arange(count)) % slots
+    stored = jax.tree.map(lambda old, new: old.at[where].set(new), ring.episodes, episodes)
+    return Ring(stored, ring.added + count)
+
+
+def sample(ring: Ring, key: Array, count: int) -> Episode:
+    """Episodes (episode, …) drawn uniformly, with replacement, from those that are there."""
+    slots = ring.episodes.rewards.shape[0]
+    where = jax.random.randint(key, (count,), 0, jnp.minimum(ring.added, slots))
+    return jax.tree.map(lambda x: x[where], ring.episodes)

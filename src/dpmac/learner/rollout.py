@@ -1,0 +1,63 @@
+"""Episodes of a team in a task."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.agents.channel import Level
+from dpmac.agents.team import Team
+from dpmac.learner.replay import Episode
+from dpmac.tasks import Task
+
+
+class Trace(NamedTuple):
+    """An episode with everything that was said."""
+
+    episode: Episode
+    states: Any
+    """(T, …) of the task, before each step."""
+    released: Array
+    """(T, agent, …) what had left each agent after each step."""
+    logits: Array
+    """(T, agent, action)."""
+
+
+def rollout(task: Task, team: Team, level: Level, key: Array, explore: Array | float, greedy: bool = False) -> Trace:
+    """Play one episode from a fresh start.
+
+    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither.
+    """
+    start_key, chance_key, gumbel_key, explore_key, uniform_key = jax.random.split(key, 5)
+    shape = (task.horizon, task.agents)
+    chance = team.draw(chance_key)
+    gumbel = jax.random.gumbel(gumbel_key, (*shape, task.actions))
+    wander = jax.random.uniform(explore_key, shape) < explore
+    uniform = jax.random.randint(uniform_key, shape, 0, task.actions)
+
+    def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
+        state, memory = carry
+        gumbel, wander, uniform = now
+        observations = task.observe(state)
+        logits, memory = team.listen(memory, observations, chance, level)
+        if greedy:
+            actions = jnp.argmax(logits, axis=-1)
+        else:
+            actions = jnp.where(wander, uniform, jnp.argmax(logits + gumbel, axis=-1))
+        memory = team.speak(memory, observations, actions, chance, level)
+        next_state, rewards = task.step(state, actions)
+        record = (observations, actions.astype(jnp.int8), rewards, state, memory.released, logits)
+        return (next_state, memory), record
+
+    carry = (task.reset(start_key), team.start())
+    (last, _), (observations, actions, rewards, states, released, logits) = jax.lax.scan(
+        step, carry, (gumbel, wander, uniform)
+    )
+    observations = jnp.concatenate([observations, task.observe(last)[None]])
+    return Trace(Episode(observations, actions, rewards), states, released, logits)
+
+
+def returns(episode: Episode) -> Array:
+    """Return (…) of episodes: rewards summed over time, averaged over agents (a team's reward is each agent's)."""
+    return jnp.mean(jnp.sum(episode.rewards, axis=-2), axis=-1)

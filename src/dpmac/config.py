@@ -99,7 +99,7 @@ class Channel:
         return math.floor(self.sample_rate * (step + 1) + 1e-9)
 
     def rates(self, horizon: int) -> tuple[float, ...]:
-        """Share of the existing transitions that each release of an episode is made from; 1 unless the sender samples."""
+        """Share of the existing transitions that each release of an episode draws; 1 unless the sender samples."""
         steps = range(0, horizon, self.period or horizon)
         return tuple(self.draws(step) / (step + 1) if self.sample_rate else 1.0 for step in steps)
 

@@ -1,0 +1,120 @@
+"""The privacy statement of a run: the noise of each agent, and what may truthfully be said about it."""
+
+import dataclasses
+from typing import Any
+
+from dpmac.config import Budget, Channel, Release, Unit, require
+from dpmac.privacy import accounting, theorem
+
+NEIGHBOURS: dict[Unit, str] = {
+    "message": "two inputs of one agent that one single message is made from, all else the same",
+    "episode": "two whole episodes of one agent's inputs, all else the same",
+}
+
+FLOAT32 = "a run draws its noise in float32 from a seed: right for experiments, not for secrets that matter"
+
+
+def noise_levels(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
+    """Noise of each agent under the budget's accountant: σ, or the flip probability; 0 for ε = inf.
+
+    Noise at the receiver is as large as it would be at the sender, though it protects nothing.
+
+    >>> noise_levels(Budget((1.0, float("inf")), accountant="paper"), Channel(), agents=2, horizon=25)
+    (3.2978146122263037, 0.0)
+    """
+    if budget.accountant == "paper":
+        return tuple(paper_sigma(epsilon, budget, channel, horizon) for epsilon in budget.of(agents))
+    sender = dataclasses.replace(channel, place="sender")
+    return tuple(
+        accounting.calibrate(sender, epsilon, budget.delta, horizon, budget.unit) for epsilon in budget.of(agents)
+    )
+
+
+def paper_sigma(epsilon: float, budget: Budget, channel: Channel, horizon: int) -> float:
+    """σ of the theorem (unit message) or the corollary (unit episode) at the released settings."""
+    require(channel.mechanism == "gaussian", f"the paper's formula has no {channel.mechanism} channel, only gaussian")
+    if epsilon == float("inf"):
+        return 0.0
+    setting = theorem.released(horizon, channel.clip_norm)
+    return float(theorem.sigma(epsilon, budget.delta, setting, steps(budget.unit, horizon)))
+
+
+def steps(unit: Unit, horizon: int) -> int:
+    """T in the paper's formula: 1 for the theorem, the horizon for the corollary."""
+    return horizon if unit == "episode" else 1
+
+
+def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[dict[str, Any]]:
+    """What a run says about each agent's privacy, one entry per agent; `privacy.json` of a run holds it.
+
+    `valid` says whether the claimed (ε, δ) holds for the unit and by the accountant that made the claim;
+    `exact_epsilon` is what is true of the same noise at the same δ, whichever accountant chose it.
+    """
+    levels = noise_levels(budget, channel, agents, horizon)
+    entries = [entry(budget, channel, horizon, agent, level) for agent, level in enumerate(levels)]
+    for item in entries:
+        if channel.mechanism != "response" and item["noise"] > 0:
+            item["warnings"].append(FLOAT32)
+    return entries
+
+
+def entry(budget: Budget, channel: Channel, horizon: int, agent: int, noise: float) -> dict[str, Any]:
+    """The claim about one agent, whose budget is the one that its place in `budget` names."""
+    epsilon = budget.epsilon[agent if len(budget.epsilon) > 1 else 0]
+    message, episode = (
+        accounting.epsilon(Release(channel, noise, horizon, unit), budget.delta) for unit in ("message", "episode")
+    )
+    exact = episode if budget.unit == "episode" else message
+    failed = failed_conditions(epsilon, budget, channel, horizon)
+    return {
+        "agent": agent,
+        "epsilon": epsilon,
+        "delta": budget.delta,
+        "unit": budget.unit,
+        "neighbours": NEIGHBOURS[budget.unit],
+        "accountant": budget.accountant,
+        "mechanism": channel.mechanism,
+        "noise": noise,
+        "valid": exact <= epsilon and not failed,
+        "exact_epsilon": exact,
+        "exact_epsilon_message": message,
+        "exact_epsilon_episode": episode,
+        "failed_conditions": failed,
+        "warnings": warnings(budget, channel, horizon, epsilon, exact, episode, failed),
+    }
+
+
+def failed_conditions(epsilon: float, budget: Budget, channel: Channel, horizon: int) -> list[dict[str, Any]]:
+    """Side conditions that the paper's claim needs and lacks; the exact accountant has none."""
+    if budget.accountant == "exact" or epsilon == float("inf"):
+        return []
+    setting = theorem.released(horizon, channel.clip_norm)
+    conditions = theorem.side_conditions(epsilon, budget.delta, setting, steps(budget.unit, horizon))
+    failed = [condition._asdict() for condition in conditions if not condition.holds]
+    drawn = max(channel.rates(horizon))
+    if channel.sample_rate == 0 or drawn > setting.gamma1:
+        name = "sender draws a random subset at rate gamma1"
+        failed.append(
+            {"name": name, "holds": False, "value": drawn, "limit": setting.gamma1, "margin": setting.gamma1 - drawn}
+        )
+    return failed
+
+
+def warnings(
+    budget: Budget, channel: Channel, horizon: int, epsilon: float, exact: float, episode: float, failed: list[Any]
+) -> list[str]:
+    """What a reader of the claim must know, most severe first."""
+    found = []
+    if epsilon == float("inf"):
+        return ["no noise: messages are released as they are"]
+    if channel.place == "receiver":
+        found.append("noise at the receiver gives no local guarantee: the receiver has seen the raw message")
+    if failed:
+        names = ", ".join(item["name"] for item in failed)
+        found.append(
+            f"the paper's theorem does not apply (fails: {names}); exact epsilon of the {budget.unit}: {exact:.4g}"
+        )
+    if budget.unit == "message" and channel.uses(horizon) > 1:
+        sees = f"an adversary sees {channel.uses(horizon)} messages an episode"
+        found.append(f"epsilon is for one message; {sees}, together epsilon {episode:.4g}")
+    return found

@@ -1,0 +1,114 @@
+"""Single-round binary sums: privacy, receivers, closed forms against enumeration and simulation."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from dpmac.games import GameError
+from dpmac.games import binary_sums as sums
+
+
+def enumerate_errors(receiver, p, q):
+    """E[error] and E[error²] of each agent by summing over all bits and messages: (agent,) each."""
+    agents = len(p)
+    first, second = np.zeros(agents), np.zeros(agents)
+    for bits in itertools.product((0, 1), repeat=agents):
+        for messages in itertools.product((0, 1), repeat=agents):
+            b, x = np.array(bits), np.array(messages)
+            chance = np.prod(np.where(b == 1, q, 1 - q)) * np.prod(np.where(b == x, 1 - p / 2, p / 2))
+            guesses = [
+                b[i] + sum(receiver.offset[j] + receiver.scale[j] * x[j] for j in range(agents) if j != i)
+                for i in range(agents)
+            ]
+            error = np.array(guesses) - b.sum()
+            first += chance * error
+            second += chance * error**2
+    return first, second
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 1.0, 5.0, 30.0])
+def test_likelihood_ratio_of_a_message_is_exactly_the_budget(epsilon):
+    p = sums.perturbation(epsilon)
+    np.testing.assert_allclose(np.log((1 - p / 2) / (p / 2)), epsilon, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(sums.privacy(p), epsilon, rtol=1e-12, atol=1e-15)
+
+
+def test_no_perturbation_is_no_privacy():
+    assert sums.perturbation(np.inf) == 0
+    assert sums.privacy(0.0) == np.inf
+
+
+def test_closed_forms_equal_enumeration_for_all_receivers_and_unequal_agents():
+    p, q = sums.perturbation([0.3, 1.0, 2.5, np.inf]), np.array([0.2, 0.5, 0.9, 0.4])
+    for name, receiver in sums.receivers(p, [0.3, 0.5, 0.7, 0.4]).items():
+        for truth in (q, np.array([1.0, 0.0, 1.0, 1.0])):
+            bias, mse = enumerate_errors(receiver, p, truth)
+            found = sums.moments(receiver, p, truth)
+            np.testing.assert_allclose(found.bias, bias, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(found.mse, mse, rtol=1e-10, err_msg=name)
+            np.testing.assert_allclose(found.variance, mse - bias**2, atol=1e-11, err_msg=name)
+
+
+def test_naive_bias_is_the_papers():
+    bits, p = np.array([1, 0, 1, 1, 0]), np.full(5, 0.4)
+    paper = [p[0] * 4 / 2 - p[0] * (bits.sum() - bits[i]) for i in range(5)]
+    np.testing.assert_allclose(sums.moments(sums.naive(p), p, bits).bias, paper, atol=1e-14)
+
+
+def test_corrected_guess_is_unbiased_with_the_stated_variance():
+    agents, epsilon = 6, 1.3
+    p = np.full(agents, sums.perturbation(epsilon))
+    found = sums.moments(sums.corrected(p), p, np.array([1, 0, 0, 1, 1, 0]))
+    np.testing.assert_allclose(found.bias, 0, atol=1e-14)
+    np.testing.assert_allclose(found.variance, (agents - 1) * np.exp(epsilon) / (np.exp(epsilon) - 1) ** 2, rtol=1e-12)
+
+
+def test_bayes_has_the_least_mean_squared_error_of_all_affine_receivers():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p, q = rng.random(3), rng.random(3)
+        best = sums.moments(sums.bayes(p, q), p, q).mse
+        other = sums.Receiver(rng.normal(size=3), rng.normal(size=3))
+        for receiver in (sums.naive(p), sums.corrected(p), other):
+            assert np.all(best <= sums.moments(receiver, p, q).mse + 1e-12)
+
+
+def test_simulation_agrees_with_closed_form_within_five_standard_errors():
+    rounds, rng = 200_000, np.random.default_rng(1)
+    p, q = sums.perturbation([0.5, 1.0, 2.0]), np.array([0.3, 0.5, 0.8])
+    for receiver in sums.receivers(p, q).values():
+        exact, played = sums.moments(receiver, p, q), sums.simulate(receiver, p, q, rounds, rng)
+        assert np.all(np.abs(played.bias - exact.bias) <= 5 * np.sqrt(exact.variance / rounds))
+        np.testing.assert_allclose(played.mse, exact.mse, rtol=0.03)
+
+
+def test_a_million_rounds_take_under_a_second():
+    p = np.full(5, sums.perturbation(1.0))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        sums.simulate(sums.corrected(p), p, 0.5, 1_000_000, np.random.default_rng(2))
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, np.nan])
+def test_a_probability_outside_the_unit_interval_is_refused(p):
+    with pytest.raises(GameError, match=r"must lie in \[0, 1\]"):
+        sums.privacy(p)
+    with pytest.raises(GameError, match=r"must lie in \[0, 1\]"):
+        sums.probabilities("p", p, 3)
+
+
+def test_one_agent_alone_is_refused():
+    with pytest.raises(GameError, match="at least 2 agents"):
+        sums.probabilities("p", 0.5, 1)
+
+
+def test_without_information_no_unbiased_guess_is_offered():
+    p = np.array([1.0, 0.5])
+    assert set(sums.receivers(p, 0.5)) == {"naive", "bayes"}
+    with pytest.raises(GameError, match="p < 1"):
+        sums.corrected(p)

@@ -9,7 +9,7 @@ import importlib
 import math
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
@@ -85,6 +85,10 @@ REGISTRY: dict[str, str | type] = {
     "cn": "dpmac.tasks.cn:CN",
     "ccn": "dpmac.tasks.ccn:CCN",
     "pp": "dpmac.tasks.pp:PP",
+    "probe-value": "dpmac.tasks.probes:ProbeValue",
+    "probe-memory": "dpmac.tasks.probes:ProbeMemory",
+    "probe-listen": "dpmac.tasks.probes:ProbeListen",
+    "probe-neighbour": "dpmac.tasks.probes:ProbeNeighbour",
 }
 """Tasks by name: a class, or where to import it from."""
 
@@ -138,6 +142,20 @@ def make(name: str, **values: Any) -> Task:
     for option in values:
         require(option in kinds, f"task {name} has no option {option!r}; allowed are {', '.join(kinds)}")
     return cls(**{option: read(f"{name}: {option}", value, kinds[option]) for option, value in values.items()})
+
+
+def settings(pairs: Iterable[str]) -> dict[str, str]:
+    """Options from `key=value` pairs.
+
+    >>> settings(["agents=4", "convention=mpe2"])
+    {'agents': '4', 'convention': 'mpe2'}
+    """
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        require(bool(key and equals and value), f"an option is written key=value, not {pair!r}")
+        found[key] = value
+    return found
 
 
 def read(what: str, value: Any, kind: Any) -> Any:

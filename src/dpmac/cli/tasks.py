@@ -1,0 +1,87 @@
+"""`dpmac tasks`."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from dpmac import cli, config
+
+SIZES = ("agents", "actions", "observation_size", "horizon")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Sizes, horizon and reward unit of the tasks, and what a random and a scripted policy earn in an episode."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Tasks, by name or as package.module:Name; all that are registered where none is given."""
+    set: tuple[str, ...] = ()
+    """Options of the tasks, as key=value."""
+    episodes: int = 1000
+    """Episodes behind each return."""
+    seed: int = 0
+    film: Path | None = None
+    """Also film one scripted episode of the first task; the name ends in .gif, .webp or .png."""
+    json: bool = False
+    """Print JSON."""
+
+
+def run(argv: Sequence[str]) -> None:
+    options = cli.parse(Options, argv, "dpmac tasks", "dpmac tasks cn pp --set view_radius=0.5 --json")
+    config.require(options.episodes >= 2, f"episodes must be at least 2, not {options.episodes}")
+    config.require(0 <= options.seed < 2**32, f"seed must lie in [0, 2^32), not {options.seed}")
+    from dpmac import tasks
+
+    chosen = options.names or tuple(tasks.names())
+    settings = tasks.settings(options.set)
+    found = [tasks.make(name, **settings) for name in chosen]
+    rows = [describe(name, task, options) for name, task in zip(chosen, found, strict=True)]
+    if options.film:
+        film(found[0], options.seed, options.film)
+    cli.emit(rows, options.json, lambda: table(rows) + (f"\nfilm: {options.film}" if options.film else ""))
+
+
+def describe(name: str, task: Any, options: Options) -> dict[str, Any]:
+    """A task in plain data."""
+    import jax
+
+    from dpmac import tasks
+
+    earned = tasks.reference_returns(task, jax.random.key(options.seed), options.episodes)
+    sizes = {key: getattr(task, key) for key in (*SIZES, "reward_unit")}
+    returns = {policy: {"return_mean": mean, "return_se": error} for policy, (mean, error) in earned.items()}
+    settings = dataclasses.asdict(task)
+    return {"name": name, **sizes, **returns, "episodes": options.episodes, "options": settings}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The same for people."""
+    grid = [("task", "agents", "actions", "observes", "horizon", "random", "scripted")]
+    for row in rows:
+        earned = [f"{row[p]['return_mean']:.2f} ± {row[p]['return_se']:.2f}" for p in ("random", "scripted")]
+        grid.append((row["name"], *(str(row[key]) for key in SIZES), *earned))
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in grid]
+    units = [f"{row['name']}: {row['reward_unit']}" for row in rows]
+    return "\n".join([*lines, "", f"Returns of an episode, mean ± standard error of {rows[0]['episodes']}:", *units])
+
+
+def film(task: Any, seed: int, path: Path) -> None:
+    """One scripted episode, as an animation."""
+    import jax
+
+    from dpmac.tasks import references, render
+
+    states, rewards = references.play(task, "scripted", jax.random.key(seed))
+    scenes = [task.scene(state) for state in references.states_of(states)]
+    earned = [0.0, *rewards.mean(axis=1).cumsum().tolist()]
+    extent = render.extent_of(scenes)
+    captions = [f"{task.name}, scripted   step {t}   return {total:.1f}" for t, total in enumerate(earned)]
+    frames = [
+        render.render(scene, extent=extent, caption=caption) for scene, caption in zip(scenes, captions, strict=True)
+    ]
+    render.save_film(frames, path)

@@ -1,0 +1,57 @@
+"""Reference policies and what they earn: the two lines that a learning curve lies between."""
+
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmac.config import require
+from dpmac.tasks.base import State, Task
+
+Policy = Literal["random", "scripted"]
+
+
+def act(task: Task, policy: Policy, state: State, key: jax.Array) -> jax.Array:
+    """Actions (agent,) of a reference policy: uniformly random, or the task's own script that knows the secrets."""
+    return jax.random.randint(key, (task.agents,), 0, task.actions) if policy == "random" else task.scripted(state)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def play(task: Task, policy: Policy, key: jax.Array) -> tuple[State, jax.Array]:
+    """One episode: its states (time + 1, …), the start included, and its rewards (time, agent)."""
+    reset_key, act_key = jax.random.split(key)
+    start = task.reset(reset_key)
+
+    def step(state, key):
+        state, rewards = task.step(state, act(task, policy, state, key))
+        return state, (state, rewards)
+
+    _, (states, rewards) = jax.lax.scan(step, start, jax.random.split(act_key, task.horizon))
+    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states), rewards
+
+
+@partial(jax.jit, static_argnums=(0, 1, 3))
+def returns(task: Task, policy: Policy, key: jax.Array, episodes: int) -> jax.Array:
+    """Returns (episode,): summed over time, averaged over agents (a shared reward is the team's)."""
+
+    def episode(key):
+        return jnp.sum(jnp.mean(play(task, policy, key)[1], axis=-1))
+
+    return jax.vmap(episode)(jax.random.split(key, episodes))
+
+
+def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[str, tuple[float, float]]:
+    """Mean and standard error of the return under each reference policy, on the same starts; in `task.reward_unit`."""
+    require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
+    found = {}
+    for policy in ("random", "scripted"):
+        sample = np.asarray(returns(task, policy, key, episodes), np.float64)
+        found[policy] = (float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(episodes)))
+    return found
+
+
+def states_of(states: State) -> list[State]:
+    """The states of an episode one by one."""
+    return [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(len(jax.tree.leaves(states)[0]))]

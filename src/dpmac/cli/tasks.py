@@ -60,7 +60,7 @@ def describe(name: str, task: Any, options: Options) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The same for people."""
-    grid = [("task", "agents", "actions", "observes", "horizon", "random", "scripted")]
+    grid: list[tuple[str, ...]] = [("task", "agents", "actions", "observes", "horizon", "random", "scripted")]
     for row in rows:
         earned = [f"{row[p]['return_mean']:.2f} ± {row[p]['return_se']:.2f}" for p in ("random", "scripted")]
         grid.append((row["name"], *(str(row[key]) for key in SIZES), *earned))

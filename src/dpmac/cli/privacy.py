@@ -3,14 +3,19 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpmac import cli, config
-from dpmac.config import Budget, Channel, Mechanism, Neighbours, Release, Unit
+from dpmac import cli
+from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, require
+
+if TYPE_CHECKING:
+    from dpmac.privacy.audit import Bound, Canary, Sampler
 
 COMMANDS = {
     "calibrate": "the noise that meets a budget",
     "account": "what a given noise costs",
+    "audit": "a lower bound on epsilon from samples of the shipped channels",
+    "explain": "what the paper would claim for a budget, and what is true",
 }
 
 
@@ -20,7 +25,7 @@ def run(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class ChannelOptions:
-    """What leaves an agent; the meaning of each is that of `config.Channel`."""
+    """What leaves an agent; the meaning of each option is that of `config.Channel`."""
 
     delta: float = 1e-4
     """δ, strictly between 0 and 1."""
@@ -33,7 +38,7 @@ class ChannelOptions:
     clip_norm: float = 0.5
     """C, the largest norm of a message; Δ = 2C."""
     symbols: int = 3
-    """k of response and code."""
+    """k of response and code, and of the secret in `explain`."""
     copies: int = 1
     """Noisy copies of one message."""
     period: int = 1
@@ -66,28 +71,28 @@ class Calibrate(ChannelOptions):
 
     epsilon: str = "1"
     """ε, or one for each agent as 1:0.1:inf."""
-    accountant: config.AccountantName = "exact"
+    accountant: AccountantName = "exact"
     """exact, or paper: the theorem's formula at the released settings."""
+
+    @property
+    def budget(self) -> Budget:
+        return Budget.parse(self.epsilon, delta=self.delta, unit=self.unit, accountant=self.accountant)
 
 
 def calibrate(argv: Sequence[str]) -> None:
     from dpmac import privacy
 
-    options = cli.parse(
-        Calibrate, argv, "dpmac privacy calibrate", "dpmac privacy calibrate --epsilon 1 --unit episode --horizon 25"
-    )
-    budget = Budget.parse(options.epsilon, delta=options.delta, unit=options.unit, accountant=options.accountant)
-    config.require(
-        options.neighbours == "inputs" or options.accountant == "exact",
-        "--neighbours transition goes with --accountant exact",
-    )
+    example = "dpmac privacy calibrate --epsilon 1 --unit episode --horizon 25"
+    options = cli.parse(Calibrate, argv, "dpmac privacy calibrate", example)
+    budget, channel, horizon = options.budget, options.channel, options.horizon
+    inputs = options.neighbours == "inputs"
+    require(inputs or options.accountant == "exact", "--neighbours transition goes with --accountant exact")
     answers = []
-    levels = privacy.noise_levels(budget, options.channel, len(budget.epsilon), options.horizon)
-    for agent, level in enumerate(levels):
-        entry = privacy.statement.entry(budget, options.channel, options.horizon, agent, level)
-        if options.neighbours == "transition":
-            entry = one_transition(options, entry)
-        warn(entry.pop("warnings"))
+    for agent, level in enumerate(privacy.noise_levels(budget, channel, len(budget.epsilon), horizon)):
+        entry = privacy.statement.entry(budget, channel, horizon, agent, level)
+        entry = entry if inputs else one_transition(options, entry)
+        for message in entry.pop("warnings"):
+            print(f"warning: {message}", file=sys.stderr)
         answers.append({options.noise_name: entry.pop("noise"), **entry})
     cli.emit(answers if len(answers) > 1 else answers[0], options.json, lambda: "\n\n".join(map(describe, answers)))
 
@@ -96,15 +101,13 @@ def one_transition(options: Calibrate, entry: dict[str, Any]) -> dict[str, Any]:
     """The same claim about one transition of a memoryless sender, where sampling counts."""
     from dpmac import privacy
 
-    noise = privacy.calibrate(
-        options.channel, entry["epsilon"], options.delta, options.horizon, options.unit, options.neighbours
-    )
+    channel, horizon = options.channel, options.horizon
+    noise = privacy.calibrate(channel, entry["epsilon"], options.delta, horizon, options.unit, "transition")
     exact = privacy.epsilon(options.release(noise), options.delta)
-    text = "one transition of one agent, whose sender keeps no memory, all else the same"
     return {
         **{name: value for name, value in entry.items() if not name.startswith("exact_epsilon_")},
         "noise": noise,
-        "neighbours": text,
+        "neighbours": "one transition of one agent, whose sender keeps no memory, all else the same",
         "exact_epsilon": exact,
         "valid": exact <= entry["epsilon"],
     }
@@ -123,13 +126,12 @@ class Account(ChannelOptions):
 def account(argv: Sequence[str]) -> None:
     from dpmac import privacy
 
-    options = cli.parse(
-        Account, argv, "dpmac privacy account", "dpmac privacy account --sigma 0.66 --unit episode --horizon 25"
-    )
+    example = "dpmac privacy account --sigma 0.66 --unit episode --horizon 25"
+    options = cli.parse(Account, argv, "dpmac privacy account", example)
     wanted, other = ("flip", "sigma") if options.mechanism == "response" else ("sigma", "flip")
     noise = getattr(options, wanted)
-    config.require(noise is not None, f"--{wanted} is needed for the {options.mechanism} channel")
-    config.require(getattr(options, other) is None, f"--{other} is not for the {options.mechanism} channel")
+    require(noise is not None, f"--{wanted} is needed for the {options.mechanism} channel")
+    require(getattr(options, other) is None, f"--{other} is not for the {options.mechanism} channel")
     release = options.release(noise)
     answer = {
         "epsilon": privacy.epsilon(release, options.delta),
@@ -143,9 +145,121 @@ def account(argv: Sequence[str]) -> None:
     cli.emit(answer, options.json, lambda: describe(answer))
 
 
-def warn(messages: Sequence[str]) -> None:
-    for message in messages:
-        print(f"warning: {message}", file=sys.stderr)
+@dataclass(frozen=True)
+class Audit(Calibrate):
+    """A lower bound on ε from samples of a shipped channel at its worst-case inputs, beside the claim.
+
+    "refuted" means that the claimed ε is wrong; all verdicts of one call hold together with the stated confidence.
+    """
+
+    episodes: int = 10_000
+    """Transcripts counted for each of the two neighbouring inputs."""
+    confidence: float = 0.99
+    """Family-wise confidence of all verdicts together."""
+    size: int = 8
+    """d, numbers in a message of the gaussian channel."""
+    distribution_free: bool = False
+    """Assume nothing about the noise; needs about a million episodes to come close to ε."""
+    seed: int = 0
+
+
+def audit(argv: Sequence[str]) -> None:
+    from dpmac import privacy
+
+    options = cli.parse(Audit, argv, "dpmac privacy audit", "dpmac privacy audit --epsilon 1 --accountant paper")
+    require(options.neighbours == "inputs", "an audit changes all inputs: --neighbours inputs")
+    require(options.size >= 1, f"size must be a whole number from 1, not {options.size}")
+    budget = options.budget
+    levels = privacy.noise_levels(budget, options.channel, len(budget.epsilon), options.horizon)
+    confidence = privacy.family_confidence(len(levels), options.confidence)
+    answers = []
+    for agent, (epsilon, noise) in enumerate(zip(budget.epsilon, levels, strict=True)):
+        require(noise > 0, "an audit needs noise: epsilon must be finite")
+        bound = audit_shipped(options, options.release(noise), confidence)
+        exact = privacy.epsilon(options.release(noise), options.delta)
+        answers.append({"agent": agent, **privacy.verdict(epsilon, bound), "exact_epsilon": exact})
+    cli.emit(answers, options.json, lambda: "\n\n".join(map(describe, answers)))
+
+
+def audit_shipped(options: Audit, release: Release, confidence: float) -> "Bound":
+    """The bound for the channel that the agents use."""
+    from dpmac import privacy
+
+    canary = privacy.canary(release, options.size)
+    sample = shipped(release, canary, options.size)
+    if options.mechanism == "response" or options.distribution_free:
+        statistic = privacy.audit.matched(canary.direction)
+        return privacy.audit_channel(sample, options.delta, options.episodes, confidence, statistic, options.seed)
+    return privacy.audit_gaussian(
+        sample, options.delta, options.episodes, release.noise, canary.direction, confidence, options.seed
+    )
+
+
+def shipped(release: Release, canary: "Canary", size: int) -> "Sampler":
+    """Transcripts (episode, use, copy, feature) of the channel that the agents use, at the canary's inputs."""
+    import jax
+    import numpy as np
+
+    from dpmac.agents import channel as channels
+
+    channel = channels.mechanism(release.channel, size)
+    level = jax.tree.map(lambda leaf: leaf[0], channels.levels(release.channel, (release.noise,)))
+
+    def transcript(key: jax.Array, messages: jax.Array) -> jax.Array:
+        chance = channel.draw(key, canary.direction.shape[:2])
+        copies = jax.vmap(lambda message, c: channel.release(message, c, level), in_axes=(None, 0))
+        return jax.vmap(copies)(messages, chance)
+
+    transcripts = jax.jit(jax.vmap(transcript, in_axes=(0, None)))
+
+    def sample(side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
+        keys = jax.random.split(jax.random.key(rng.integers(2**32)), episodes)
+        return np.asarray(transcripts(keys, canary.second if side else canary.first))
+
+    return sample
+
+
+@dataclass(frozen=True)
+class Explain(Calibrate):
+    """What the paper would claim for a budget, and what is true of it; an eavesdropper hears the whole episode."""
+
+    size: int = 8
+    """d, numbers in a message of the gaussian channel."""
+    plot: str | None = None
+    """Draw all this over ε into a file (.png, .svg or .pdf)."""
+
+
+def explain(argv: Sequence[str]) -> None:
+    from dpmac import privacy
+
+    example = "dpmac privacy explain --epsilon 1 --unit message --plot explain.png"
+    options = cli.parse(Explain, argv, "dpmac privacy explain", example)
+    require(options.neighbours == "inputs", "explain is about all inputs: --neighbours inputs")
+    told = privacy.explain(options.budget, options.channel, options.horizon, options.size)
+    if options.plot:
+        privacy.report.plot(options.plot, options.budget, options.channel, options.horizon, options.size)
+    cli.emit(told, options.json, lambda: side_by_side(told))
+
+
+def side_by_side(told: dict[str, Any]) -> str:
+    """The paper's column beside the exact one, then the theorem's conditions."""
+    kinds = [kind for kind in ("paper", "exact") if kind in told]
+    lines = [
+        f"epsilon {told['epsilon']:g}, delta {told['delta']:g}, for one {told['unit']}, T = {told['horizon']}",
+        f"{'':<24}" + "".join(f"{kind:>14}" for kind in kinds),
+    ]
+    for name in told["exact"]:
+        lines.append(f"{name:<24}" + "".join(f"{text_of(told[kind][name]):>14}" for kind in kinds))
+    if "paper" in told:
+        paper = told["paper"]
+        lines += ["", f"the paper's bound for an episode: {paper['naive_episode_epsilon']:.4g}", "its side conditions:"]
+        for item in paper["side_conditions"]:
+            holds, numbers = "holds" if item["holds"] else "FAILS", f"{item['value']:.4g} against {item['limit']:.4g}"
+            lines.append(f"  {holds}  {item['name']:<16}  {numbers}")
+        found = paper["feasible"]
+        pair = f"gamma1 = {found['gamma1']:.4g}, beta = {found['beta']:.3g}" if found else "none"
+        lines.append(f"(gamma1 >= 1/T, beta) that would meet those on sigma and alpha: {pair}")
+    return "\n".join(lines)
 
 
 def describe(answer: dict[str, Any]) -> str:

@@ -17,33 +17,68 @@ from typing import TYPE_CHECKING, Any
 from dpmac.config import BadInput, Budget, Channel, Release
 
 if TYPE_CHECKING:
-    from dpmac.privacy import accounting, loss, statement, theorem
+    from dpmac.privacy import accounting, audit, checks, ledger, limits, loss, report, statement, theorem
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
+    from dpmac.privacy.audit import Bound, Canary, audit_channel, audit_gaussian, canary, family_confidence, verdict
+    from dpmac.privacy.checks import Check, check_charges, check_claim, check_gaussian, check_response, failures
+    from dpmac.privacy.ledger import BudgetSpent, Ledger
+    from dpmac.privacy.limits import bits_per_episode, eavesdropper_accuracy, private_accuracy, signal_to_noise
+    from dpmac.privacy.report import explain
     from dpmac.privacy.statement import claim, noise_levels
 
 _HOME = {
     "accounting": ("calibrate", "delta", "epsilon", "event", "pure_epsilon", "relation"),
+    "audit": ("Bound", "Canary", "audit_channel", "audit_gaussian", "canary", "family_confidence", "verdict"),
+    "checks": ("Check", "check_charges", "check_claim", "check_gaussian", "check_response", "failures"),
+    "ledger": ("BudgetSpent", "Ledger"),
+    "limits": ("bits_per_episode", "eavesdropper_accuracy", "private_accuracy", "signal_to_noise"),
+    "report": ("explain",),
     "statement": ("claim", "noise_levels"),
 }
-_MODULES = ("accounting", "loss", "statement", "theorem")
+_MODULES = ("accounting", "audit", "checks", "ledger", "limits", "loss", "report", "statement", "theorem")
 
 __all__ = [
     "BadInput",
+    "Bound",
     "Budget",
+    "BudgetSpent",
+    "Canary",
     "Channel",
+    "Check",
+    "Ledger",
     "Release",
     "accounting",
+    "audit",
+    "audit_channel",
+    "audit_gaussian",
+    "bits_per_episode",
     "calibrate",
+    "canary",
+    "check_charges",
+    "check_claim",
+    "check_gaussian",
+    "check_response",
+    "checks",
     "claim",
     "delta",
+    "eavesdropper_accuracy",
     "epsilon",
     "event",
+    "explain",
+    "failures",
+    "family_confidence",
+    "ledger",
+    "limits",
     "loss",
     "noise_levels",
+    "private_accuracy",
     "pure_epsilon",
     "relation",
+    "report",
+    "signal_to_noise",
     "statement",
     "theorem",
+    "verdict",
 ]
 
 

@@ -20,8 +20,10 @@ MOST_ATOMS = 1 << 17
 """Discrete losses kept apart; beyond that they are rounded up onto a grid, which never understates δ."""
 GRID = 3000
 """Grid points of one sampled release's loss, on the positive side."""
+DIRECT = 2048
+"""Uses of randomised response that are added up directly, with full relative precision; more of them by transforms."""
 TRANSFORM_ERROR = 1e-15
-"""What a Fourier transform may have lost, added to δ."""
+"""What Fourier transforms may have lost, added to δ."""
 
 
 class Loss(NamedTuple):
@@ -97,7 +99,8 @@ def response(flip: float, symbols: int, uses: int) -> Loss:
     """
     step = response_epsilon(flip, symbols)
     one = np.array([flip / (symbols - 1), flip * (symbols - 2) / (symbols - 1), 1 - flip])
-    return Loss(0.0, step * np.arange(-uses, uses + 1), power(one, uses))
+    lost = TRANSFORM_ERROR if uses > DIRECT else 0.0
+    return Loss(0.0, step * np.arange(-uses, uses + 1), power(one, uses), lost)
 
 
 def response_epsilon(flip: float, symbols: int) -> float:
@@ -209,8 +212,8 @@ def power(one: np.ndarray, times: int) -> np.ndarray:
 
 
 def convolve(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Direct where that is quick, because a sum of products of probabilities keeps its relative precision."""
-    if min(len(left), len(right)) <= 4096:
+    """Direct where that is quick, because sums of products of probabilities keep their relative precision."""
+    if min(len(left), len(right)) <= 2 * DIRECT + 1:
         return np.convolve(left, right)
     length = len(left) + len(right) - 1
     return np.maximum(np.fft.irfft(np.fft.rfft(left, length) * np.fft.rfft(right, length), length), 0)

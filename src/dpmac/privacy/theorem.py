@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.config import BadInput, positive, require, whole
+from dpmac.config import positive, require, whole
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,17 @@ def side_conditions(epsilon: float, delta: float, setting: Setting, horizon: int
 def feasible(
     epsilon: float, delta: float, setting: Setting, horizon: int = 1, gamma1: float | None = None, least: float = 1e-6
 ) -> Setting | None:
-    """The (γ₁, β) with the smallest σ among those that meet the side conditions, or None where no pair does.
+    """The (γ₁, β) with the smallest σ among those that meet the conditions on σ′² and α, or None where no pair does.
 
     The other constants come from `setting`; `gamma1` fixes the rate, `least` bounds it from below (1/T: a sender that
     draws something). The search is a grid in log β (both ends of (0, 1)) and log γ₁.
+
+    >>> feasible(3.0, 1e-4, released(25), gamma1=1 / 25) is None
+    True
     """
     check(epsilon, delta, horizon)
     require(0 < least < 1, f"least must lie strictly between 0 and 1, not {least}")
     require(gamma1 is None or 0 < gamma1 < 1, f"gamma1 must lie strictly between 0 and 1, not {gamma1}")
-    if setting.gamma2 >= 1:
-        raise BadInput("gamma2 must be below 1: the theorem's own range is open")
     small = np.geomspace(1e-8, 0.5, 800)
     beta = np.concatenate([small, 1 - small])[:, None]
     gamma = np.array([gamma1]) if gamma1 is not None else np.geomspace(least, 1, 1200, endpoint=False)

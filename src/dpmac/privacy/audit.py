@@ -1,0 +1,208 @@
+"""Lower bounds on ε from samples of a channel: what an attacker did achieve, with a stated confidence.
+
+One sample is the transcript of one whole unit (an episode's messages). The attacker's statistic and thresholds are
+fixed before the data that are counted are drawn. A bound above a claimed ε refutes the claim; one below proves nothing.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv, chdtr, chdtrc, kolmogorov, ndtr, ndtri
+
+from dpmac.config import Release, require, whole
+from dpmac.privacy import loss as losses
+from dpmac.privacy.accounting import check_delta
+
+Sampler = Callable[[int, int, np.random.Generator], np.ndarray]
+"""sample(side, episodes, rng): transcripts (episode, …) of input 0 or its neighbour 1."""
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""statistic(transcripts): one number for each (episode,), larger where side 0 is likelier."""
+
+BLOCK = 20_000
+"""Episodes sampled at once, so that a million transcripts need not fit into memory."""
+
+
+class Bound(NamedTuple):
+    """What an audit found: with this confidence the channel's ε at δ is at least `epsilon`."""
+
+    epsilon: float
+    delta: float
+    confidence: float
+    episodes: int
+    """Per side, counted; those that fixed statistic and thresholds are not among them."""
+    method: str
+
+
+def clopper_pearson(detections: int, alarms: int, episodes: int, delta: float, confidence: float) -> float:
+    """log[(p_low − δ)/q_high] from x of n detections on one side and y of n on the other; −inf where nothing is shown.
+
+    >>> round(clopper_pearson(900, 100, 1000, 1e-4, 0.95), 3)
+    1.99
+    """
+    tail = (1 - confidence) / 2
+    low = betaincinv(detections, episodes - detections + 1, tail) if detections else 0.0
+    high = betaincinv(alarms + 1, episodes - alarms, 1 - tail) if alarms < episodes else 1.0
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+def audit_channel(
+    sample: Sampler,
+    delta: float,
+    episodes: int,
+    confidence: float = 0.95,
+    statistic: Statistic | None = None,
+    seed: int = 0,
+) -> Bound:
+    """A bound that assumes nothing about the channel: thresholds from a fifth more data, both directions.
+
+    Without a `statistic`, a linear one is fitted to that separate data too.
+    """
+    rng = check_audit(delta, episodes, confidence, seed)
+    fitted = max(50, episodes // 5)
+    statistic = statistic or fit_linear(sample, min(fitted, BLOCK), rng)
+    first, second = (collect(sample, statistic, side, fitted, rng) for side in (0, 1))
+    each = 1 - (1 - confidence) / 2  # the better of two directions is taken, so each gets half of the error
+    above = best_threshold(first, second, episodes, delta, each)
+    below = -best_threshold(-second, -first, episodes, delta, each)
+    first, second = (collect(sample, statistic, side, episodes, rng) for side in (0, 1))
+    found = max(
+        clopper_pearson(int((first >= above).sum()), int((second >= above).sum()), episodes, delta, each),
+        clopper_pearson(int((second <= below).sum()), int((first <= below).sum()), episodes, delta, each),
+    )
+    return Bound(max(0.0, found), delta, confidence, episodes, "distribution-free")
+
+
+def audit_gaussian(
+    sample: Sampler,
+    delta: float,
+    episodes: int,
+    sigma: float,
+    direction: np.ndarray,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Bound:
+    """The tighter bound for a Gaussian channel of known σ: μ_low = μ̂ − z·√(2/n), from means along a fixed direction.
+
+    `direction` (…) has the shape of a transcript and points from side 1 to side 0. Where the projections are not
+    Gaussian with that σ (at the 1 % level), the distribution-free bound on them is given instead, and named.
+    """
+    rng = check_audit(delta, episodes, confidence, seed)
+    require(sigma > 0 and math.isfinite(sigma), f"sigma must be a finite number above 0, not {sigma}")
+    statistic = matched(direction, sigma)
+    first, second = (collect(sample, statistic, side, episodes, rng) for side in (0, 1))
+    if min(gaussian_form(first), gaussian_form(second)) < 0.005:
+        return audit_channel(sample, delta, episodes, confidence, statistic, seed + 1)
+    mu = float(first.mean() - second.mean()) - float(ndtri(confidence)) * math.sqrt(2 / episodes)
+    found = losses.epsilon_of(losses.Loss(mu), delta) if mu > 0 else 0.0
+    return Bound(found, delta, confidence, episodes, "gaussian")
+
+
+def gaussian_form(values: np.ndarray) -> float:
+    """p-value that values (episode,) are normal with variance 1 and any mean: Kolmogorov–Smirnov and χ², the smaller
+    doubled. Fitting the mean makes the former err on the side of acceptance."""
+    count = len(values)
+    centred = np.sort(values - values.mean())
+    rank = np.arange(count)
+    gap = max(np.max(ndtr(centred) - rank / count), np.max((rank + 1) / count - ndtr(centred)))
+    squares = float(centred @ centred)
+    spread = 2 * min(chdtr(count - 1, squares), chdtrc(count - 1, squares))
+    return min(1.0, 2 * min(float(kolmogorov(math.sqrt(count) * gap)), float(spread)))
+
+
+def matched(direction: np.ndarray, sigma: float = 1.0) -> Statistic:
+    """Projection onto a direction (…), in standard deviations of white noise."""
+    weights = np.asarray(direction, float).ravel()
+    weights = weights / (sigma * np.linalg.norm(weights))
+    return lambda transcripts: transcripts.reshape(len(transcripts), -1) @ weights
+
+
+def fit_linear(sample: Sampler, episodes: int, rng: np.random.Generator) -> Statistic:
+    """The linear statistic Σ⁻¹(m₀ − m₁) of so many transcripts a side; Σ is widened a little, lest it be singular."""
+    first, second = (sample(side, episodes, rng).reshape(episodes, -1).astype(float) for side in (0, 1))
+    centred = np.concatenate([first - first.mean(0), second - second.mean(0)])
+    spread = centred.T @ centred / len(centred)
+    ridge = 1e-6 * np.trace(spread) / len(spread) + 1e-12
+    weights = np.linalg.solve(spread + ridge * np.eye(len(spread)), first.mean(0) - second.mean(0))
+    return lambda transcripts: transcripts.reshape(len(transcripts), -1) @ weights
+
+
+def collect(sample: Sampler, statistic: Statistic, side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
+    """The statistic (episode,) of fresh transcripts of one side."""
+    sizes = [min(BLOCK, episodes - start) for start in range(0, episodes, BLOCK)]
+    return np.concatenate([statistic(sample(side, size, rng)) for size in sizes])
+
+
+def best_threshold(
+    first: np.ndarray, second: np.ndarray, episodes: int, delta: float, confidence: float, candidates: int = 200
+) -> float:
+    """The threshold that would give the largest bound if the data to come repeated these proportions."""
+    pooled = np.unique(np.concatenate([first, second]))
+    thresholds = pooled[np.linspace(0, len(pooled) - 1, min(candidates, len(pooled))).astype(int)]
+    first, second = np.sort(first), np.sort(second)
+    hits = 1 - np.searchsorted(first, thresholds) / len(first)
+    alarms = 1 - np.searchsorted(second, thresholds) / len(second)
+    bounds = [
+        clopper_pearson(int(hit * episodes), math.ceil(alarm * episodes), episodes, delta, confidence)
+        for hit, alarm in zip(hits, alarms, strict=True)
+    ]
+    return float(thresholds[int(np.argmax(bounds))])
+
+
+class Canary(NamedTuple):
+    """Two neighbouring inputs that no other pair is easier to tell apart than."""
+
+    first: np.ndarray
+    """(use, feature) what the sender hands to the channel at each release, before clipping; scores for symbols."""
+    second: np.ndarray
+    direction: np.ndarray
+    """(use, copy, feature) of the expected difference between transcripts: the optimal linear statistic."""
+
+
+def canary(release: Release, size: int = 8, seed: int = 0) -> Canary:
+    """The worst case for a shipped channel; copies of a message stand on an axis of their own.
+
+    Gaussian messages point in opposite directions that change from use to use, and are four times too long, so that a
+    channel that does not clip, or repeats its noise, gives itself away. Symbols differ in every use.
+    """
+    channel, uses = release.channel, len(release.rates)
+    require(uses > 0, "nothing is released within the horizon")
+    rng = np.random.default_rng(seed)
+    if channel.mechanism == "gaussian":
+        directions = rng.standard_normal((uses, size))
+        directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+        first = 4 * channel.clip_norm * directions
+        second = -first
+    else:
+        symbols = rng.integers(channel.symbols, size=uses)
+        first = np.eye(channel.symbols)[symbols]
+        second = np.eye(channel.symbols)[(symbols + 1) % channel.symbols]
+    direction = np.repeat((first - second)[:, None], channel.sent, axis=1)
+    return Canary(first, second, direction)
+
+
+def family_confidence(verdicts: int, confidence: float = 0.99) -> float:
+    """Confidence of each of so many verdicts for which all of them together have this one (Bonferroni)."""
+    require(whole(verdicts, 1), f"verdicts must be a whole number from 1, not {verdicts}")
+    return 1 - (1 - confidence) / verdicts
+
+
+def verdict(claimed: float, bound: Bound) -> dict[str, Any]:
+    """A bound beside the claim that it may refute, as `dpmac privacy audit` prints it."""
+    return {
+        "claimed_epsilon": claimed,
+        "lower_bound": bound.epsilon,
+        "delta": bound.delta,
+        "confidence": bound.confidence,
+        "episodes": bound.episodes,
+        "method": bound.method,
+        "verdict": "refuted" if bound.epsilon > claimed else "consistent",
+    }
+
+
+def check_audit(delta: float, episodes: int, confidence: float, seed: int) -> np.random.Generator:
+    check_delta(delta)
+    require(whole(episodes, 50), f"episodes must be a whole number from 50, not {episodes}")
+    require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
+    return np.random.default_rng(seed)

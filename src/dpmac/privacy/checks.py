@@ -1,0 +1,224 @@
+"""White-box checks: does what a run released fit what it declared? Arrays of real rollouts go in, failures come out.
+
+Each check has a p-value, the probability of data as odd as these if the declaration is true; a broken rule that leaves
+no room for chance has p = 0. `failures` keeps those that stay significant with all checks of a run taken together.
+Axes stand in the order (episode, time, agent, copy, feature), where time counts releases and copy may be missing.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, chdtr, chdtrc, kolmogorov, ndtr
+
+from dpmac.config import Channel, Release, Unit, require
+from dpmac.privacy import accounting
+
+
+class Check(NamedTuple):
+    name: str
+    p_value: float
+    detail: str
+
+
+def failures(checks: Sequence[Check], confidence: float = 0.99) -> list[Check]:
+    """Checks that fail at a family-wise confidence (Bonferroni): true declarations pass all with this probability."""
+    return [check for check in checks if check.p_value < (1 - confidence) / len(checks)]
+
+
+def check_gaussian(sent: np.ndarray, released: np.ndarray, channel: Channel, sigma: float) -> list[Check]:
+    """All checks of a Gaussian or code channel.
+
+    `sent` (episode, time, agent, feature): messages right before the noise. `released`: the same after it, or with a
+    copy axis before the features where each recipient's copy was recorded.
+    """
+    require(sent.ndim == 4, f"sent must have the axes (episode, time, agent, feature), not {sent.ndim}")
+    require(sigma > 0, f"sigma must be above 0, not {sigma}: without noise there is nothing to check")
+    copies = released if released.ndim == 5 else released[:, :, :, None]
+    noise = (copies.astype(float) - sent[:, :, :, None]) / sigma
+    checks = [within_reach(sent, channel), *copies_as_declared(noise, channel)]
+    noise = noise if channel.sent > 1 else noise[:, :, :, :1]
+    return [
+        *checks,
+        variance(noise, (1,), "noise variance at every step"),
+        variance(noise, (2,), "noise variance of every agent"),
+        normality(noise),
+        independence(noise, 1, "noise independent over time"),
+        independence(noise, 2, "noise independent between agents"),
+        *([independence(noise, 3, "noise independent between copies")] if channel.sent > 1 else []),
+        independence(noise, 0, "noise independent between episodes"),
+    ]
+
+
+def within_reach(sent: np.ndarray, channel: Channel) -> Check:
+    """No two messages before the noise are further than Δ = 2C apart: clipping is the last thing before the noise."""
+    rows = sent.reshape(-1, sent.shape[-1]).astype(float)
+    if channel.mechanism == "code":
+        points = np.unique(rows, axis=0)
+        apart = (
+            np.linalg.norm(points[:, None] - points[None], axis=-1).max() if len(points) <= channel.symbols else np.inf
+        )
+        reach, limit = float(apart), channel.sensitivity
+    else:
+        reach, limit = float(np.linalg.norm(rows, axis=-1).max()), channel.clip_norm
+    return Check(
+        "message within clip_norm", float(reach <= limit * (1 + 1e-5)), f"largest {reach:.6g}, limit {limit:.6g}"
+    )
+
+
+def copies_as_declared(noise: np.ndarray, channel: Channel) -> list[Check]:
+    """One broadcast message is the same for all; fresh noise for each recipient is counted for each."""
+    recorded = noise.shape[3]
+    if recorded == 1:
+        return []
+    alike = bool((noise == noise[:, :, :, :1]).all())
+    declared = channel.sent == 1 if alike else channel.sent >= recorded
+    found = "one message for all" if alike else f"{recorded} different copies"
+    return [Check("copies as declared", float(declared), f"{found}, {channel.sent} counted")]
+
+
+def variance(noise: np.ndarray, keep: tuple[int, ...], name: str) -> Check:
+    """χ² of the squared noise along the axes kept, two-sided, the most extreme entry corrected for their number."""
+    others = tuple(axis for axis in range(noise.ndim) if axis not in keep)
+    squares, count = (noise**2).sum(axis=others), noise.size / math.prod(noise.shape[axis] for axis in keep)
+    p = 2 * np.minimum(chdtr(count, squares), chdtrc(count, squares))
+    worst = int(np.argmin(p))
+    ratio = math.sqrt(squares.ravel()[worst] / count)
+    return Check(name, min(1.0, float(p.min()) * p.size), f"at index {worst} σ is {ratio:.4g} times the declared one")
+
+
+def normality(noise: np.ndarray) -> Check:
+    """Kolmogorov–Smirnov distance of all noise from N(0, 1)."""
+    values = np.sort(noise.ravel())
+    rank = np.arange(len(values))
+    fitted = ndtr(values)
+    gap = max(np.max(fitted - rank / len(values)), np.max((rank + 1) / len(values) - fitted))
+    return Check("noise is Gaussian", float(kolmogorov(math.sqrt(len(values)) * gap)), f"distance {gap:.3g}")
+
+
+def independence(noise: np.ndarray, axis: int, name: str) -> Check:
+    """Largest correlation between the noise at any two places of an axis, corrected for the number of pairs.
+
+    Given the noise a of one place, a·b/|a| is standard normal for independent b. Of more than 128 places (episodes)
+    only those side by side are compared.
+    """
+    rows = np.moveaxis(noise, axis, 0).reshape(noise.shape[axis], -1)
+    if len(rows) == 1:
+        return Check(name, 1.0, "one place only")
+    first, second = pairs(len(rows))
+    norms = np.maximum(np.linalg.norm(rows, axis=-1), 1e-300)
+    products = np.concatenate(
+        [np.einsum("ij,ij->i", rows[a], rows[b]) for a, b in zip(split(first), split(second), strict=True)]
+    )
+    worst = float(np.abs(products / norms[first]).max())
+    return Check(
+        name, min(1.0, 2 * float(ndtr(-worst)) * len(first)), f"largest score {worst:.3g} of {len(first)} pairs"
+    )
+
+
+def pairs(places: int) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of few places, and those side by side of many."""
+    if places > 128:
+        return np.arange(places - 1), np.arange(1, places)
+    return np.triu_indices(places, 1)
+
+
+def split(indices: np.ndarray) -> list[np.ndarray]:
+    """Pieces of at most 64 pairs, which keep memory small."""
+    return np.array_split(indices, max(1, len(indices) // 64))
+
+
+def check_response(sent: np.ndarray, released: np.ndarray, channel: Channel, flip: float) -> list[Check]:
+    """All checks of randomised response.
+
+    `sent` (episode, time, agent): the symbols before any flip. `released` (episode, time, agent, symbol), one-hot, or
+    with a copy axis before the symbols.
+    """
+    require(sent.ndim == 3, f"sent must have the axes (episode, time, agent), not {sent.ndim}")
+    require(0 < flip <= 1 - 1 / channel.symbols, f"the flip probability must lie in (0, 1 - 1/k], not {flip}")
+    copies = released if released.ndim == 5 else released[:, :, :, None]
+    alphabet = exact_alphabet(copies, channel.symbols)
+    if alphabet.p_value == 0:
+        return [alphabet]
+    shift = (copies.argmax(-1) - sent[..., None]) % channel.symbols
+    checks = [alphabet, *copies_as_declared(shift, channel)]
+    shift = shift if channel.sent > 1 else shift[..., :1]
+    flips = shift > 0
+    return [
+        *checks,
+        flip_rate(flips, 1, flip, "flip rate at every step"),
+        flip_rate(flips, 2, flip, "flip rate of every agent"),
+        uniform_flips(shift, channel.symbols),
+        overlap(flips, 1, "flips independent over time"),
+        overlap(flips, 2, "flips independent between agents"),
+        *([overlap(flips, 3, "flips independent between copies")] if channel.sent > 1 else []),
+    ]
+
+
+def exact_alphabet(released: np.ndarray, symbols: int) -> Check:
+    """What is released has exactly k bit patterns, so that nothing travels beside the symbol."""
+    one_hot = released.shape[-1] == symbols and bool(((released == 0) | (released == 1)).all())
+    one_hot = one_hot and bool((released.sum(-1) == 1).all())
+    return Check("alphabet of exactly k symbols", float(one_hot), f"{symbols} patterns declared")
+
+
+def flip_rate(flips: np.ndarray, axis: int, flip: float, name: str) -> Check:
+    """Exact two-sided binomial test along an axis, the most extreme entry corrected for their number."""
+    others = tuple(other for other in range(flips.ndim) if other != axis)
+    hits, count = flips.sum(axis=others), flips.size // flips.shape[axis]
+    low = bdtr(hits, count, flip)
+    high = np.where(hits > 0, bdtrc(np.maximum(hits - 1, 0), count, flip), 1.0)
+    p = 2 * np.minimum(low, high)
+    worst = int(np.argmin(p))
+    return Check(
+        name, min(1.0, float(p.min()) * p.size), f"at index {worst} {hits[worst] / count:.4g} against {flip:.4g}"
+    )
+
+
+def uniform_flips(shift: np.ndarray, symbols: int) -> Check:
+    """A flipped symbol becomes each of the others as often: χ² over the k − 1 shifts."""
+    counts = np.bincount(shift.ravel(), minlength=symbols)[1:]
+    total = counts.sum()
+    if symbols == 2 or total < 5 * (symbols - 1):
+        return Check("flips reach all other symbols alike", 1.0, "one other symbol, or too few flips to tell")
+    excess = float(((counts - total / (symbols - 1)) ** 2).sum() / (total / (symbols - 1)))
+    return Check("flips reach all other symbols alike", float(chdtrc(symbols - 2, excess)), f"counts {counts.tolist()}")
+
+
+def overlap(flips: np.ndarray, axis: int, name: str) -> Check:
+    """Flips that coincide at two places of an axis, against the hypergeometric law that independence gives."""
+    from scipy.stats import hypergeom
+
+    rows = np.moveaxis(flips, axis, 0).reshape(flips.shape[axis], -1).astype(float)
+    if len(rows) == 1:
+        return Check(name, 1.0, "one place only")
+    first, second = pairs(len(rows))
+    both, hits = (rows @ rows.T)[first, second], rows.sum(-1)
+    law = hypergeom(rows.shape[1], hits[first], hits[second])
+    p = 2 * np.minimum(law.cdf(both), law.sf(both - 1))
+    return Check(name, min(1.0, float(p.min()) * p.size), f"most extreme of {p.size} pairs has p = {p.min():.3g}")
+
+
+def check_claim(entry: dict[str, Any], channel: Channel, horizon: int) -> list[Check]:
+    """A statement's numbers recomputed from its noise: ε per message passed off as ε per episode is found here."""
+    checks = []
+    units: dict[str, Unit] = {
+        "exact_epsilon": entry["unit"],
+        "exact_epsilon_message": "message",
+        "exact_epsilon_episode": "episode",
+    }
+    for key, unit in units.items():
+        true, said = accounting.epsilon(Release(channel, entry["noise"], horizon, unit), entry["delta"]), entry[key]
+        checks.append(
+            Check(f"{key} as stated", float(said == true or said >= true * (1 - 1e-9)), f"{said} against {true}")
+        )
+    holds = entry["exact_epsilon"] <= entry["epsilon"] and not entry["failed_conditions"]
+    return [*checks, Check("valid only where it holds", float(holds or not entry["valid"]), f"valid: {entry['valid']}")]
+
+
+def check_charges(charged: Counter[Release], released: Iterable[Release]) -> Check:
+    """A ledger against the releases that were seen: each must have been charged at least as often as it happened."""
+    missing = Counter(released) - charged
+    return Check("every release charged", float(not missing), f"{sum(missing.values())} releases not charged")

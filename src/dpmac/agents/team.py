@@ -159,12 +159,22 @@ class Team(eqx.Module):
     # Whole episodes -------------------------------------------------------------------------------------------------
 
     def unroll(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
-        """Logits (time, agent, action) that the team would have had in a recorded episode.
+        """Logits (time, agent, episode, action) that the team would have had in recorded episodes.
 
-        observations (T or T + 1, agent, feature), actions (T, agent); messages are made anew by these senders.
+        observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), chance (episode, …); messages
+        are made anew by these senders. Episodes are the last axis but one because the recurrent layer takes all of
+        them at once, with each agent's weights.
         """
+        hear = self.replay_stepwise if self.members.protocol.sequential else self.replay
+        heard = jax.vmap(hear, in_axes=(2, 2, 0, None), out_axes=2)(observations, actions, chance, level)
         if self.members.protocol.sequential:
-            return self.unroll_stepwise(observations, actions, chance, level)
+            return heard
+        return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(
+            self.members, observations, heard
+        )
+
+    def replay(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+        """What the actors hear (time, agent, heard) in one recorded episode, all steps at once."""
         spec, nothing = self.channel.spec, jnp.zeros((self.agents, self.width))
         steps = np.arange(self.horizon) if spec.sample_rate else np.flatnonzero(self.sends)
         sent = jax.vmap(self.compose, in_axes=(0, 0, None, 0))(
@@ -179,29 +189,21 @@ class Team(eqx.Module):
         use = (np.cumsum(self.sends) - 1)[np.maximum(np.arange(len(observations)) - 1, 0)]
         first = (np.arange(len(observations)) == 0)[:, None, None, None]
         inbox, mask = jnp.where(first, 0.0, inbox[use]), jnp.where(first[..., 0], True, mask[use])
-        heard = jax.vmap(self.receive, in_axes=(0, 0, 0, None, 0, None))(
+        return jax.vmap(self.receive, in_axes=(0, 0, 0, None, 0, None))(
             inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), level
         )
 
-        def act(hidden: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
-            logits, hidden = jax.vmap(lambda member, o, q, h: member.actor(o, q, h))(self.members, *now, hidden)
-            return hidden, logits
-
-        _, logits = jax.lax.scan(act, nothing, (observations, heard))
-        return logits
-
-    def unroll_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
-        """`unroll` one step after another, for protocols whose messages depend on what actors remember."""
-        steps = len(actions)
-        actions = jnp.concatenate([actions, jnp.zeros((len(observations) - steps, self.agents), actions.dtype)])
+    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+        """Logits (time, agent, action) in one recorded episode, step after step as in a rollout."""
+        missing = len(observations) - len(actions)
+        actions = jnp.concatenate([actions, jnp.zeros((missing, self.agents), actions.dtype)])
 
         def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
             observation, action = now
             logits, memory = self.listen(memory, observation, chance, level)
             return self.speak(memory, observation, action, chance, level), logits
 
-        _, logits = jax.lax.scan(step, self.start(), (observations, actions))
-        return logits
+        return jax.lax.scan(step, self.start(), (observations, actions))[1]
 
     # What both are made of ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 The learner knows protocols only through `Team`. The loss of agent i is -Q_i with its own action taken from its policy
 and those of the others from the replay; its gradient reaches agent i's actor and receiver, and through what it heard
-the senders of the others. Axes inside an update: (episode, time, agent, feature).
+the senders of the others. Axes inside an update: (time, agent, episode, feature), as the recurrent layer wants them.
 """
 
 from typing import Any, NamedTuple
@@ -51,45 +51,48 @@ def init(key: Array, team: Team, observation_size: int, width: int, recurrent: b
 
 
 def values(critics: Critic, observations: Array, actions: Array) -> Array:
-    """Q (time, agent) of every critic for one episode: observations (time, agent, feature), one-hot actions.
+    """Q (time, agent, episode) of every critic: observations (time, agent, episode, feature), one-hot actions.
 
-    Actions are (time, agent, action) for all critics alike, or (critic, time, agent, action).
+    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action).
     """
-    joint = observations.reshape(len(observations), -1)
-    own = 0 if actions.ndim == 4 else None
-    flat = actions.reshape(*actions.shape[:-2], -1)
-    return jax.vmap(lambda critic, a: critic(joint, a), in_axes=(0, own), out_axes=1)(critics, flat)
+
+    def joint(x: Array) -> Array:
+        return jnp.moveaxis(x, -3, -2).reshape(*x.shape[:-3], x.shape[-2], -1)
+
+    own = 0 if actions.ndim == 5 else None
+    return jax.vmap(lambda critic, o, a: critic(o, a), in_axes=(0, None, own), out_axes=1)(
+        critics, joint(observations), joint(actions)
+    )
 
 
-def targets(networks: Networks, episode: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
-    """TD targets (T, agent) of one episode from the target networks' greedy next actions."""
-    logits = networks.target_team.unroll(episode.observations, episode.actions, chance, level)
+def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
+    """TD targets (T, agent, episode) from the target networks' greedy next actions."""
+    logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
     actions = jax.nn.one_hot(jnp.argmax(logits[1:], axis=-1), logits.shape[-1])
-    following = values(networks.target_critics, episode.observations[1:], actions)
+    following = values(networks.target_critics, batch.observations[1:], actions)
     if learning.terminal_horizon:
         following = following.at[-1].set(0.0)
-    return episode.rewards + learning.discount * following
+    return batch.rewards + learning.discount * following
 
 
-def critic_loss(critics: Critic, episode: Episode, target: Array, team: Team) -> Array:
-    """Squared TD error of one episode, averaged over time and summed over critics."""
-    actions = jax.nn.one_hot(episode.actions, team.actions)
-    errors = values(critics, episode.observations[:-1], actions) - target
-    return jnp.sum(jnp.mean(jnp.square(errors), axis=0))
+def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) -> Array:
+    """Squared TD error, averaged over time and episodes and summed over critics."""
+    errors = values(critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, actions)) - target
+    return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
 
 
 def actor_loss(
-    team: Team, critics: Critic, episode: Episode, chance: Chance, gumbel: Array, level: Level, penalty: float
+    team: Team, critics: Critic, batch: Episode, chance: Chance, gumbel: Array, level: Level, penalty: float
 ) -> Array:
-    """-Q_i of each agent's own action, averaged over time and summed over agents, plus a penalty on large logits."""
-    observations = episode.observations[:-1]
-    logits = team.unroll(observations, episode.actions, chance, level)
+    """-Q_i of each agent's own action, averaged over time and episodes and summed over agents, and large logits."""
+    observations = batch.observations[:-1]
+    logits = team.unroll(observations, batch.actions, chance, level)
     noisy = logits + gumbel
     own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
-    recorded = jax.nn.one_hot(episode.actions, team.actions)
-    mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None]
-    q = values(critics, observations, jnp.where(mine, own[None], recorded[None]))
-    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=0))
+    recorded = jax.nn.one_hot(batch.actions, team.actions)
+    mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
+    q = values(critics, observations, jnp.where(mine, own, recorded))
+    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2)))
 
 
 def update(
@@ -97,33 +100,28 @@ def update(
 ) -> tuple[Networks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of episodes, and what to report of it."""
     batch_key, target_key, chance_key, gumbel_key, auxiliary_key = jax.random.split(key, 5)
-    batch = replay.sample(ring, batch_key, learning.batch)
     team, step = networks.team, jax.vmap(optimiser(learning).update)
+    # (episode, time, agent, …) becomes (time, agent, episode, …), once.
+    batch = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), replay.sample(ring, batch_key, learning.batch))
 
     def draw(k: Array) -> Chance:
         return jax.vmap(team.draw)(jax.random.split(k, learning.batch))
 
-    target = jax.vmap(targets, in_axes=(None, 0, 0, None, None))(networks, batch, draw(target_key), level, learning)
-
-    def batch_critic_loss(critics: Critic) -> Array:
-        return jnp.mean(jax.vmap(critic_loss, in_axes=(None, 0, 0, None))(critics, batch, target, team))
-
-    loss, gradient = jax.value_and_grad(batch_critic_loss)(networks.critics)
+    target = targets(networks, batch, draw(target_key), level, learning)
+    loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, change)
-    gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
     chance = draw(chance_key)
+    gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
-    def batch_actor_loss(team: Team) -> tuple[Array, dict[str, Array]]:
-        losses = jax.vmap(actor_loss, in_axes=(None, None, 0, 0, 0, None, None))(
-            team, critics, batch, chance, gumbel, level, learning.logit_penalty
-        )
+    def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
+        loss = actor_loss(team, critics, batch, chance, gumbel, level, learning.logit_penalty)
         extra, report = team.members.protocol.auxiliary(
             team.members, batch, lambda observations, actions: values(critics, observations, actions), auxiliary_key
         )
-        return jnp.mean(losses) + extra, report
+        return loss + extra, report
 
-    (actor, report), gradient = jax.value_and_grad(batch_actor_loss, has_aux=True)(team)
+    (actor, report), gradient = jax.value_and_grad(team_loss, has_aux=True)(team)
     change, team_state = step(gradient, optimisers.team, team)
     team = eqx.apply_updates(team, change)
 

@@ -65,8 +65,9 @@ def potential(game: Game, samples: Samples, w: Point = (1.0, 1.0)) -> Callable[[
     cycle = worst_cycle(samples, w)
     if not closes(samples, cycle, w):
         kind = "exact potential" if w == (1.0, 1.0) else f"potential with weights {w}"
+        (a, b), (c, d) = cycle.corner, cycle.opposite
         raise GameError(
-            f"no {kind}: the gains round the rectangle from {cycle.corner} to {cycle.opposite} sum to {cycle.gains:.4g}"
+            f"no {kind}: the gains round ({a:g}, {b:g}) to ({c:g}, {d:g}) and back sum to {cycle.gains:.4g}"
         )
 
     def phi(p1: float, p2: float) -> float:

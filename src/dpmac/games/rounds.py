@@ -133,7 +133,6 @@ def largest_gap(
 
 def when_to_give(game: Rounds, saving: float) -> When:
     """The equilibrium: never where x₀ ≤ β; otherwise everything at once, in the last round if αgx ≥ (1 − g)(x − β)."""
-    require(saving >= 0, f"savings must be at least 0, not {saving}")
     if saving <= game.beta:
         return "never"
     wait = game.alpha * game.discount * saving >= (1 - game.discount) * (saving - game.beta)

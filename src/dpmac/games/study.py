@@ -57,15 +57,15 @@ def guarantee(game: Game, conditions: list[Condition], cycle: Cycle, w: Point | 
     if w is None:
         return f"no guarantee: neither an exact nor a weighted potential, {open_cycle(cycle)}"
     kind = "an exact potential" if w == EXACT else f"a weighted potential, weights {w[0]:g} and {w[1]:g},"
-    known = "" if game.closed_form is not None else " as far as the grid can tell"
-    return f"a pure equilibrium exists: {kind} and continuous utilities{known}; that it is not (1, 1) is not guaranteed"
+    limits = " as far as the grid can tell; that it is not (1, 1) is not guaranteed"
+    return f"a pure equilibrium exists: {kind} and continuous utilities{'' if game.closed_form else limits}"
 
 
 def theorem(conditions: list[Condition], cycle: Cycle, exact: bool) -> str:
     """The paper: equal derivatives of V₁ and V₂ make an exact potential and so a pure equilibrium other than (1, 1)."""
-    failing = [f"{c.of}: {c.name} {c.verdict} {c.where}".strip() for c in conditions if c.verdict != "holds"]
+    failing = dict.fromkeys(c.name.split(" (player")[0] for c in conditions if c.verdict != "holds")
     if failing:
-        return f"no guarantee: the paper's theorem does not apply ({'; '.join(failing)})"
+        return f"no guarantee: the paper's theorem does not apply, as these are not met: {'; '.join(failing)}"
     if not exact:
         return (
             f"no guarantee: every condition of the paper's theorem holds, yet {open_cycle(cycle)}: no exact potential"
@@ -74,6 +74,5 @@ def theorem(conditions: list[Condition], cycle: Cycle, exact: bool) -> str:
 
 
 def open_cycle(cycle: Cycle) -> str:
-    return (
-        f"the gains round the rectangle from {cycle.corner} to {cycle.opposite} sum to {cycle.gains:.4g} instead of 0"
-    )
+    (a, b), (c, d) = cycle.corner, cycle.opposite
+    return f"the gains round the rectangle from ({a:g}, {b:g}) to ({c:g}, {d:g}) sum to {cycle.gains:.4g} instead of 0"

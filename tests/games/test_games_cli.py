@@ -1,0 +1,133 @@
+"""`dpmac games`: answers as JSON and text, pictures, and clear refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dpmac.cli import main
+
+
+def answer(capsys, *argv):
+    assert main(["games", *argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *argv):
+    """What stderr says to bad input."""
+    assert main(["games", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_binary_sums_answers_for_every_receiver_and_agent(capsys):
+    result = answer(capsys, "binary-sums", "--agents", "3", "--epsilon", "1", "2", "inf", "--rounds", "20000")
+    assert result["epsilon"][2] == "inf"
+    np.testing.assert_allclose(result["epsilon"][:2], [1, 2])
+    assert {row["receiver"] for row in result["receivers"]} == {"naive", "corrected", "bayes"}
+    for row in result["receivers"]:
+        np.testing.assert_allclose(row["simulated"]["mse"], row["closed_form"]["mse"], rtol=0.1)
+
+
+def test_binary_sums_with_fixed_bits_reports_the_papers_bias(capsys):
+    result = answer(capsys, "binary-sums", "--agents", "3", "--p", "0.4", "--bits", "1", "1", "0", "--rounds", "1000")
+    (naive,) = [row for row in result["receivers"] if row["receiver"] == "naive"]
+    np.testing.assert_allclose(naive["closed_form"]["bias"], [0.4 - 0.4, 0.4 - 0.4, 0.4 - 0.8], atol=1e-12)
+
+
+def test_cgp_gives_the_closed_form_and_says_what_it_is(capsys):
+    result = answer(capsys, "cgp", "--B", "1", "2", "--C", "0.6", "0.8", "--grid", "32")
+    assert result["equilibria"]["kind"] == "exact"
+    (found,) = result["equilibria"]["found"]
+    assert (found["start"], found["end"], found["trivial"]) == ([0.6, 0.0], [0.6, 0.0], False)
+    np.testing.assert_allclose(found["utility"], [0.5 - 0.18 - 0.24, 2 * (0.5 - 0.18) - 0.8])
+    assert result["potential"]["exact"] is False
+    np.testing.assert_allclose(result["potential"]["weights"], [1, 2])
+
+
+def test_the_counterexample_is_refused_a_guarantee_in_words(capsys):
+    assert main(["games", "cgp", "--family", "counterexample", "--grid", "80"]) == 0
+    text = capsys.readouterr().out
+    assert "34 of the paper's 34 conditions hold\n" in text
+    assert "theorem:    no guarantee: every condition of the paper's theorem holds, yet" in text
+    assert "guarantee:  no guarantee: neither an exact nor a weighted potential" in text
+    assert "approximate equilibria" in text
+
+
+USERS_GAME = """
+from dpmac.games.cgp import Game
+
+def quiet():
+    value = lambda p1, p2: 3 - p1 - p2
+    return Game((2.0, 2.0), (value, value), lambda alone, v: max(0.0, v - alone) ** 3, lambda p: 1 - p, (1, 1), (9, 9))
+
+one = lambda p1, p2: 1
+broken = Game((2.0, 2.0), (one, one), lambda alone, v: float("nan"), lambda p: 1 - p, (1, 1), (1, 1))
+number = 3
+"""
+
+
+def test_a_users_own_game_is_loaded_by_name(capsys, tmp_path, monkeypatch):
+    (tmp_path / "mygames.py").write_text(USERS_GAME)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = answer(capsys, "cgp", "--game", "mygames:quiet", "--grid", "32")
+    assert [entry["point"] for entry in result["equilibria"]["found"]] == [[1.0, 1.0]]
+    assert "b(2, 1) is nan; it must be a finite number" in refusal(capsys, "cgp", "--game", "mygames:broken")
+    assert "must be a dpmac.games.cgp.Game" in refusal(capsys, "cgp", "--game", "mygames:number")
+    assert "cannot load the game 'mygames:none'" in refusal(capsys, "cgp", "--game", "mygames:none")
+
+
+def test_rounds_shows_the_equilibrium_and_both_potentials(capsys):
+    result = answer(capsys, "rounds", "--savings", "1", "0.3", "2", "--discount", "0.9", "--alpha", "0.05")
+    assert [agent["gives"] for agent in result["agents"]] == ["first", "never", "first"]
+    for agent in result["agents"]:
+        assert agent["own_value"] == pytest.approx(agent["dynamic_program"])
+    gaps = result["largest_potential_gap"]
+    assert gaps["mended"] < 1e-12 < 0.1 < gaps["printed"]
+
+
+@pytest.mark.parametrize("command", ["binary-sums", "cgp", "rounds"])
+def test_every_command_draws_a_picture_and_prints_text_and_an_example(capsys, tmp_path, command):
+    path = tmp_path / "picture.png"
+    small = {"binary-sums": ["--rounds", "1000"], "cgp": ["--grid", "32"], "rounds": ["--deviations", "10"]}[command]
+    assert main(["games", command, *small, "--plot", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert len(capsys.readouterr().out.splitlines()) > 3
+    assert main(["games", command, "--help"]) == 0
+    assert f"Example: dpmac games {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["binary-sums", "--agents", "1"], "at least 2 agents, not 1"),
+        (["binary-sums", "--p", "1.2"], "p must lie in [0, 1]"),
+        (["binary-sums", "--epsilon", "-1"], "epsilon must be at least 0"),
+        (["binary-sums", "--epsilon", "1", "--p", "0.5"], "either --epsilon or --p"),
+        (["binary-sums", "--bits", "1", "0"], "--bits needs 5 bits"),
+        (["binary-sums", "--agents", "2", "--bits", "1", "2"], "bits must be 0 or 1"),
+        (["binary-sums", "--prior", "0.5", "0.5"], "one for each of 5 agents"),
+        (["binary-sums", "--rounds", "0"], "rounds must be at least 1"),
+        (["binary-sums", "--rounds", "10", "--plot", "x.txt"], "a picture's name must end with one of"),
+        (["cgp", "--B", "0", "1"], "B must be above 0"),
+        (["cgp", "--B", "1"], "--B needs two numbers"),
+        (["cgp", "--C", "nan", "1"], "C must hold two finite numbers"),
+        (["cgp", "--start", "0", "2"], "start must lie in the unit square"),
+        (["cgp", "--grid", "20"], "multiple of 8"),
+        (["cgp", "--tolerance", "-1"], "tolerance must be above 0"),
+        (["cgp", "--family", "quadratic", "--clipped"], "--clipped goes with"),
+        (["cgp", "--coupling", "1"], "--coupling goes with"),
+        (["cgp", "--game", "nocolon"], "package.module:Name"),
+        (["rounds", "--agents", "1"], "at least 2 agents"),
+        (["rounds", "--savings", "-1"], "savings must be finite and at least 0"),
+        (["rounds", "--beta", "nan"], "beta must be finite"),
+        (["rounds", "--discount", "2"], "discount must lie in [0, 1]"),
+        (["rounds", "--horizon", "0"], "horizon must be at least 1"),
+        (["poker"], "binary-sums, cgp, rounds"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(capsys, argv, message):
+    assert message in refusal(capsys, *argv)

@@ -35,7 +35,10 @@ def run(argv: Sequence[str]) -> None:
     config.require(options.episodes >= 2, f"episodes must be at least 2, not {options.episodes}")
     config.require(0 <= options.seed < 2**32, f"seed must lie in [0, 2^32), not {options.seed}")
     from dpmac import tasks
+    from dpmac.tasks import render
 
+    if options.film:
+        render.film_path(options.film)
     chosen = options.names or tuple(tasks.names())
     settings = tasks.settings(options.set)
     found = [tasks.make(name, **settings) for name in chosen]

@@ -14,6 +14,8 @@ from dpmac.tasks.base import Body, Scene, check_count, check_radius
 from dpmac.tasks.particles import Bodies, Convention, Points
 
 LANDMARKS = 3
+LANDMARK_SPREAD = 0.8
+"""Landmarks start on this share of the square on which agents start."""
 COLOURS = ((0.75, 0.25, 0.25), (0.25, 0.75, 0.25), (0.25, 0.25, 0.75))
 
 
@@ -58,10 +60,11 @@ class CCN:
         return "mean over agents of mpe2's reward: minus the mean distance to the targets"
 
     def reset(self, key: jax.Array) -> CCNState:
-        agent_key, landmark_key, target_key = jax.random.split(key, 3)
-        bodies = particles.at_rest(particles.uniform_points(agent_key, self.agents))
-        landmarks = particles.uniform_points(landmark_key, LANDMARKS, 0.8)
-        return CCNState(bodies, landmarks, jax.random.randint(target_key, (self.agents,), 0, LANDMARKS))
+        place_key, target_key = jax.random.split(key)
+        agents, landmarks = particles.uniform_points(place_key, self.agents, LANDMARKS)
+        landmarks = Points(LANDMARK_SPREAD * landmarks.x, LANDMARK_SPREAD * landmarks.y)
+        target = jax.random.randint(target_key, (self.agents,), 0, LANDMARKS)
+        return CCNState(particles.at_rest(agents), landmarks, target)
 
     def observe(self, state: CCNState) -> jax.Array:
         """Own velocity, relative landmarks, the colour of the other agent's target."""

@@ -60,9 +60,8 @@ class CN:
         return "mean over agents of mpe2's reward: half of minus its contacts, half of minus the landmarks' distances"
 
     def reset(self, key: jax.Array) -> CNState:
-        agent_key, landmark_key = jax.random.split(key)
-        bodies = particles.at_rest(particles.uniform_points(agent_key, self.agents))
-        return CNState(bodies, particles.uniform_points(landmark_key, self.landmarks))
+        agents, landmarks = particles.uniform_points(key, self.agents, self.landmarks)
+        return CNState(particles.at_rest(agents), landmarks)
 
     def observe(self, state: CNState) -> jax.Array:
         """Own velocity, own position, relative landmarks, relative others."""

@@ -42,10 +42,11 @@ class Points(NamedTuple):
     y: jax.Array
 
 
-def uniform_points(key: jax.Array, count: int, half_width: float = 1.0) -> Points:
-    """Points drawn uniformly on a square around the origin."""
-    x, y = jax.random.uniform(key, (2, count), minval=-half_width, maxval=half_width)
-    return Points(x, y)
+def uniform_points(key: jax.Array, *counts: int) -> list[Points]:
+    """Groups of so many points each, drawn uniformly on [-1, 1]²."""
+    x, y = jax.random.uniform(key, (2, sum(counts)), minval=-1, maxval=1)
+    ends = np.cumsum(counts)[:-1]
+    return [Points(*group) for group in zip(jnp.split(x, ends), jnp.split(y, ends), strict=True)]
 
 
 def at_rest(points: Points) -> Bodies:
@@ -110,10 +111,8 @@ def seen_size(things: int, view_radius: float) -> int:
 
 def observation(own: Sequence[jax.Array], *things: Sequence[jax.Array]) -> jax.Array:
     """Observations (agent, feature): one's own columns (agent,), then thing by thing the features (agent, thing)."""
-    columns = list(own)
-    for features in things:
-        columns += [feature[:, j] for j in range(features[0].shape[1]) for feature in features]
-    return jnp.stack(columns, axis=1)
+    flat = [jnp.stack(features, axis=2).reshape(len(features[0]), -1) for features in things]
+    return jnp.concatenate([jnp.stack(own, axis=1), *flat], axis=1)
 
 
 def others(values: jax.Array) -> jax.Array:

@@ -75,9 +75,8 @@ class PP:
         return f"team: minus the distances of the {nearest}, minus 1 per touching pair of predators"
 
     def reset(self, key: jax.Array) -> PPState:
-        predator_key, prey_key = jax.random.split(key)
-        predators = particles.uniform_points(predator_key, self.predators)
-        return PPState(particles.at_rest(predators), particles.at_rest(particles.uniform_points(prey_key, self.preys)))
+        predators, preys = particles.uniform_points(key, self.predators, self.preys)
+        return PPState(particles.at_rest(predators), particles.at_rest(preys))
 
     def observe(self, state: PPState) -> jax.Array:
         """Own velocity, own position, the nearest prey, relative other predators."""

@@ -13,22 +13,19 @@ from dpmac.tasks.base import State, Task
 Policy = Literal["random", "scripted"]
 
 
-def act(task: Task, policy: Policy, state: State, key: jax.Array) -> jax.Array:
-    """Actions (agent,) of a reference policy: uniformly random, or the task's own script that knows the secrets."""
-    return jax.random.randint(key, (task.agents,), 0, task.actions) if policy == "random" else task.scripted(state)
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def play(task: Task, policy: Policy, key: jax.Array) -> tuple[State, jax.Array]:
-    """One episode: its states (time + 1, …), the start included, and its rewards (time, agent)."""
+    """One episode of a uniformly random policy, or of the task's script, which knows the secrets: its states
+    (time + 1, …), the start included, and its rewards (time, agent)."""
     reset_key, act_key = jax.random.split(key)
     start = task.reset(reset_key)
 
-    def step(state, key):
-        state, rewards = task.step(state, act(task, policy, state, key))
+    def step(state, guess):
+        state, rewards = task.step(state, guess if policy == "random" else task.scripted(state))
         return state, (state, rewards)
 
-    _, (states, rewards) = jax.lax.scan(step, start, jax.random.split(act_key, task.horizon))
+    guesses = jax.random.randint(act_key, (task.horizon, task.agents), 0, task.actions)
+    _, (states, rewards) = jax.lax.scan(step, start, guesses)
     return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states), rewards
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dpmac.config import BadInput, require
+from dpmac.config import require
 from dpmac.tasks.base import Body, Scene
 
 PAPER = (255, 255, 255)
@@ -46,7 +46,7 @@ def render(
     def place(x: float, y: float) -> np.ndarray:
         return np.array([(x / extent + 1) * wide / 2, (1 - y / extent) * wide / 2])
 
-    for body in (*scene.others, *scene.agents):
+    for body in sorted((*scene.others, *scene.agents), key=lambda body: -body.radius):
         _draw_body(canvas, body, place(body.x, body.y), body.radius / extent * wide / 2)
     if messages is not None:
         for i, j in np.argwhere(np.asarray(messages) > 0):
@@ -94,11 +94,16 @@ def _draw_arrow(
     canvas.polygon([tuple(tip), tuple(base + wing), tuple(base - wing)], (red, green, blue))
 
 
+def film_path(path: str | Path) -> Path:
+    """The path of a film, or bad input: worth asking before a long run."""
+    path = Path(path)
+    require(path.suffix in FILMS, f"a film's name must end in {', '.join(FILMS)}, not {path.name!r}")
+    return path
+
+
 def save_film(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10) -> Path:
     """Write frames as an animation, whose kind the name's ending tells: .gif, .webp or .png."""
-    path = Path(path)
-    if path.suffix not in FILMS:
-        raise BadInput(f"a film's name must end in {', '.join(FILMS)}, not {path.name!r}")
+    path = film_path(path)
     require(len(frames) > 0, "a film needs at least one frame")
     require(fps > 0, f"fps must be above 0, not {fps}")
     path.parent.mkdir(parents=True, exist_ok=True)

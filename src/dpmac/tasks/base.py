@@ -89,6 +89,8 @@ REGISTRY: dict[str, str | type] = {
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",
     "probe-neighbour": "dpmac.tasks.probes:ProbeNeighbour",
+    "binary-sums": "dpmac.tasks.binary_sums:BinarySums",
+    "rounds": "dpmac.tasks.rounds:Rounds",
 }
 """Tasks by name: a class, or where to import it from."""
 

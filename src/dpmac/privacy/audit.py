@@ -35,16 +35,16 @@ class Bound(NamedTuple):
     method: str
 
 
-def clopper_pearson(detections: int, alarms: int, episodes: int, delta: float, confidence: float) -> float:
+def clopper_pearson(detections: Any, alarms: Any, episodes: int, delta: float, confidence: float) -> Any:
     """log[(p_low − δ)/q_high] from x of n detections on one side and y of n on the other; −inf where nothing is shown.
 
-    >>> round(clopper_pearson(900, 100, 1000, 1e-4, 0.95), 3)
+    >>> round(float(clopper_pearson(900, 100, 1000, 1e-4, 0.95)), 3)
     1.99
     """
-    tail = (1 - confidence) / 2
-    low = betaincinv(detections, episodes - detections + 1, tail) if detections else 0.0
-    high = betaincinv(alarms + 1, episodes - alarms, 1 - tail) if alarms < episodes else 1.0
-    return math.log((low - delta) / high) if low > delta else -math.inf
+    x, y, tail = np.asarray(detections), np.asarray(alarms), (1 - confidence) / 2
+    low = np.where(x > 0, betaincinv(np.maximum(x, 1), episodes - x + 1, tail), 0.0)
+    high = np.where(y < episodes, betaincinv(y + 1, np.maximum(episodes - y, 1), 1 - tail), 1.0)
+    return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
 
 
 def audit_channel(
@@ -67,10 +67,8 @@ def audit_channel(
     above = best_threshold(first, second, episodes, delta, each)
     below = -best_threshold(-second, -first, episodes, delta, each)
     first, second = (collect(sample, statistic, side, episodes, rng) for side in (0, 1))
-    found = max(
-        clopper_pearson(int((first >= above).sum()), int((second >= above).sum()), episodes, delta, each),
-        clopper_pearson(int((second <= below).sum()), int((first <= below).sum()), episodes, delta, each),
-    )
+    hits, alarms = [(first >= above).sum(), (second <= below).sum()], [(second >= above).sum(), (first <= below).sum()]
+    found = float(clopper_pearson(hits, alarms, episodes, delta, each).max())
     return Bound(max(0.0, found), delta, confidence, episodes, "distribution-free")
 
 
@@ -143,10 +141,7 @@ def best_threshold(
     first, second = np.sort(first), np.sort(second)
     hits = 1 - np.searchsorted(first, thresholds) / len(first)
     alarms = 1 - np.searchsorted(second, thresholds) / len(second)
-    bounds = [
-        clopper_pearson(int(hit * episodes), math.ceil(alarm * episodes), episodes, delta, confidence)
-        for hit, alarm in zip(hits, alarms, strict=True)
-    ]
+    bounds = clopper_pearson(np.floor(hits * episodes), np.ceil(alarms * episodes), episodes, delta, confidence)
     return float(thresholds[int(np.argmax(bounds))])
 
 

@@ -1,0 +1,90 @@
+"""Composition of losses of different kinds."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmac.privacy import loss as losses
+from dpmac.privacy.loss import Loss
+
+PLD = pld.privacy_loss_distribution
+
+
+@given(st.floats(0.05, 3), st.floats(0.05, 1.5), st.integers(2, 6), st.integers(1, 20), st.floats(1e-8, 1e-2))
+@settings(max_examples=40, deadline=None)
+def test_gaussian_and_response_together_agree_with_dp_accounting(mu, each, symbols, uses, delta):
+    flip = losses.response_flip(each, symbols)
+    exact = losses.epsilon_of(losses.compose([Loss(mu), losses.response(flip, symbols, uses)]), delta)
+    bounds = []
+    for pessimistic in (False, True):
+        one = PLD.from_randomized_response(flip * symbols / (symbols - 1), symbols, pessimistic, 2e-3)
+        gaussian = PLD.from_gaussian_mechanism(1 / mu, 1, pessimistic, 2e-3, use_connect_dots=False)
+        bounds.append(one.self_compose(uses).compose(gaussian).get_epsilon_for_delta(delta))
+    assert bounds[0] - 1e-6 <= exact <= bounds[1] + 1e-6
+
+
+@given(st.lists(st.floats(0.01, 3), min_size=1, max_size=6), st.floats(0, 10))
+def test_squared_shifts_add(shifts, epsilon):
+    whole = losses.compose([Loss(mu) for mu in shifts])
+    assert losses.delta_of(whole, epsilon) == pytest.approx(
+        losses.delta_of(Loss(math.sqrt(sum(mu * mu for mu in shifts))), epsilon), rel=1e-9
+    )
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.floats(0, 10))
+def test_uses_of_response_add(first, second, epsilon):
+    parts = losses.compose([losses.response(0.4, 3, first), losses.response(0.4, 3, second)])
+    whole = losses.response(0.4, 3, first + second)
+    assert losses.delta_of(parts, epsilon) == pytest.approx(losses.delta_of(whole, epsilon), rel=1e-9, abs=1e-300)
+
+
+def test_rounding_many_different_losses_up_never_understates(monkeypatch):
+    parts = [losses.response(flip, 3, 20) for flip in (0.5, 0.55, 0.6)]
+    exact = losses.compose(parts)
+    monkeypatch.setattr(losses, "MOST_ATOMS", 1 << 15)
+    rounded = losses.compose(parts)
+    assert len(rounded.values) <= 1 << 15 < len(exact.values)
+    for epsilon in np.linspace(0, 20, 30):
+        assert losses.delta_of(rounded, epsilon) >= losses.delta_of(exact, epsilon) * (1 - 1e-12)
+    assert losses.epsilon_of(rounded, 1e-6) == pytest.approx(losses.epsilon_of(exact, 1e-6), rel=0.02)
+
+
+def test_transforms_agree_with_direct_sums(monkeypatch):
+    direct = losses.response(0.5, 3, 600)
+    monkeypatch.setattr(losses, "DIRECT", 50)
+    fast = losses.response(0.5, 3, 600)
+    assert fast.infinite > direct.infinite == 0
+    assert np.abs(fast.probabilities - direct.probabilities).max() < 1e-15
+    assert losses.epsilon_of(fast, 1e-10) == pytest.approx(losses.epsilon_of(direct, 1e-10), rel=1e-6)
+    assert losses.epsilon_of(fast, 1e-10) >= losses.epsilon_of(direct, 1e-10) * (1 - 1e-9)
+
+
+def test_infinite_losses_add_up_and_make_epsilon_infinite():
+    whole = losses.compose([Loss(infinite=0.1), Loss(infinite=0.1)])
+    assert whole.infinite == pytest.approx(0.19)
+    assert losses.epsilon_of(whole, 0.1) == math.inf
+    assert losses.epsilon_of(whole, 0.2) == 0
+
+
+def test_no_loss_costs_nothing():
+    assert losses.epsilon_of(Loss(), 1e-12) == 0
+    assert losses.delta_of(losses.compose([]), 0.0) == 0
+
+
+@given(st.floats(1e-3, 60), st.floats(1e-3, 1))
+def test_amplification_has_its_inverse(epsilon, rate):
+    assert float(losses.unamplified(losses.amplified(epsilon, rate), rate)) == pytest.approx(epsilon, rel=1e-6)
+    assert losses.amplified(epsilon, rate) <= epsilon * (1 + 1e-12)
+
+
+@given(st.floats(1e-3, 100), st.floats(1e-12, 0.4))
+def test_shift_of_a_budget_has_exactly_that_delta(epsilon, delta):
+    assert float(losses.gaussian_delta(epsilon, losses.mu_of(epsilon, delta))) == pytest.approx(delta, rel=1e-6)
+
+
+def test_unlikely_budgets_have_a_shift_too():
+    assert losses.mu_of(1e-6, 0.9) > 3

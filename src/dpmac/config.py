@@ -165,6 +165,11 @@ class Budget:
         return self.epsilon * agents if count == 1 else self.epsilon
 
     @property
+    def private(self) -> bool:
+        """Whether any agent has a finite budget."""
+        return any(math.isfinite(epsilon) for epsilon in self.epsilon)
+
+    @property
     def label(self) -> str:
         """How the command line writes it: `1`, `inf`, `1:0.1:inf`."""
         return ":".join(f"{epsilon:g}" for epsilon in self.epsilon)
@@ -274,6 +279,18 @@ class RunConfig:
         require(all(0 <= seed < 2**32 for seed in self.seeds), f"seeds must lie in [0, 2^32), not {self.seeds}")
         require(self.anneal_from >= 0, f"anneal_from must be at least 0, not {self.anneal_from}")
         require(0 < self.anneal_share <= 1, f"anneal_share must lie in (0, 1], not {self.anneal_share}")
+        require(len(set(self.labels)) == len(self.labels), f"budgets must differ from each other, not {self.labels}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each budget: its ε, and what it is an ε of where the budgets do not agree on that."""
+        kinds = {(budget.delta, budget.unit, budget.accountant) for budget in self.budgets if budget.private}
+        if len(kinds) <= 1:
+            return tuple(budget.label for budget in self.budgets)
+        return tuple(
+            f"{budget.label} {budget.unit} {budget.accountant} {budget.delta:g}" if budget.private else budget.label
+            for budget in self.budgets
+        )
 
 
 def to_json(value: Any) -> Any:

@@ -25,16 +25,15 @@ class Dpmac(Protocol):
     deterministic: bool = eqx.field(static=True)
 
     @classmethod
-    def create(cls, key: Array, sizes: Sizes, deterministic: bool = False) -> Self:
-        keys = jax.random.split(key, 6)
+    def create(cls, sizes: Sizes, deterministic: bool = False) -> Self:
         width, message = sizes.networks.message_hidden, sizes.message
         return cls(
-            shared=Linear(keys[0], sizes.observation + sizes.actions, width),
-            mean=Linear(keys[1], width, message),
-            log_deviation=Linear(keys[2], width, message),
-            key=Linear(keys[3], message, width),
-            query=Linear(keys[4], message, width),
-            value=Linear(keys[5], message, width),
+            shared=Linear(sizes.observation + sizes.actions, width),
+            mean=Linear(width, message),
+            log_deviation=Linear(width, message),
+            key=Linear(message, width),
+            query=Linear(message, width),
+            value=Linear(message, width),
             deterministic=deterministic,
         )
 

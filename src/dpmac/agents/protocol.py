@@ -40,8 +40,8 @@ class Protocol(eqx.Module):
     """Where the paper puts this protocol's noise."""
 
     @classmethod
-    def create(cls, key: Array, sizes: Sizes, **options: Any) -> Self:
-        """A freshly initialised protocol; unknown options are a `TypeError`."""
+    def create(cls, sizes: Sizes, **options: Any) -> Self:
+        """A protocol whose layers are still empty (`layers.fill` draws them); unknown options are a `TypeError`."""
         raise NotImplementedError
 
     @classmethod
@@ -55,7 +55,7 @@ class Protocol(eqx.Module):
         raise NotImplementedError
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> Any:
-        """The sender's own chance for messages of this shape (…)."""
+        """The sender's own chance for messages of this shape (…), the last axis of which is the agents'."""
         return jnp.zeros((*shape, 0))
 
     def send(self, observation: Array, action: Array, memory: Array, chance: Any) -> Array:
@@ -89,7 +89,7 @@ class Silent(Protocol):
     speaks = False
 
     @classmethod
-    def create(cls, key: Array, sizes: Sizes) -> Self:
+    def create(cls, sizes: Sizes) -> Self:
         return cls()
 
     @classmethod

@@ -15,7 +15,7 @@ from jax import Array
 
 from dpmac.agents import protocol as protocols
 from dpmac.agents.channel import Level, Mechanism, mechanism
-from dpmac.agents.layers import Actor
+from dpmac.agents.layers import Actor, fill
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.config import BadInput, Channel, Networks, require
 
@@ -28,7 +28,7 @@ class Member(eqx.Module):
 
 
 class Chance(NamedTuple):
-    """Everything random about the messages of one episode, drawn in advance."""
+    """Everything random about the messages of one episode, drawn in advance; many episodes stand in front."""
 
     sender: Any
     """(use, agent, …) the protocol's own, such as ξ; (time, agent, …) for a sender that samples its past."""
@@ -70,13 +70,13 @@ class Team(eqx.Module):
 
     # Chance ---------------------------------------------------------------------------------------------------------
 
-    def draw(self, key: Array) -> Chance:
-        """The chance of one episode."""
+    def draw(self, key: Array, episodes: int) -> Chance:
+        """The chance of so many episodes (episode, …)."""
         sender_key, channel_key, recipient_key, subset_key = jax.random.split(key, 4)
         spec, others = self.channel.spec, self.agents - 1
-        shape = (self.uses, self.agents)
+        shape = (episodes, self.uses, self.agents)
         if spec.place == "receiver":
-            chance = self.hearing.draw(channel_key, (self.horizon + 1, self.agents))
+            chance = self.hearing.draw(channel_key, (episodes, self.horizon + 1, self.agents))
         else:
             chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
         count = max(1, round(spec.recipient_rate * others)) if others else 0
@@ -84,19 +84,17 @@ class Team(eqx.Module):
         recipients = jnp.broadcast_to(jnp.asarray(ranks) < count, (*shape, others))
         messages = self.horizon if spec.sample_rate else self.uses
         return Chance(
-            jax.vmap(lambda member, k: member.protocol.draw(k, (messages,)), out_axes=1)(
-                self.members, jax.random.split(sender_key, self.agents)
-            ),
+            self.members.protocol.draw(sender_key, (episodes, messages, self.agents)),
             chance,
             recipients,
-            self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
+            self.draw_subsets(subset_key, episodes) if spec.sample_rate else jnp.zeros((*shape, 0)),
         )
 
-    def draw_subsets(self, key: Array) -> Array:
-        """Weights (use, agent, time): at each release the mean over transitions drawn without replacement."""
+    def draw_subsets(self, key: Array, episodes: int) -> Array:
+        """Weights (episode, use, agent, time): at each release the mean over transitions drawn without replacement."""
         steps = np.flatnonzero(self.sends)
         draws = np.array([self.channel.spec.draws(int(step)) for step in steps])[:, None, None]
-        order = jax.random.uniform(key, (len(steps), self.agents, self.horizon))
+        order = jax.random.uniform(key, (episodes, len(steps), self.agents, self.horizon))
         exists = np.arange(self.horizon) <= steps[:, None, None]
         ranks = jnp.argsort(jnp.argsort(jnp.where(exists, order, 2.0), axis=-1), axis=-1)
         return jnp.where(ranks < draws, 1 / np.maximum(draws, 1), 0.0)
@@ -274,20 +272,16 @@ def make_team(
         size = kind.message_size(networks, **options)
         through = mechanism(channel, size)
         sizes = Sizes(shape.agents, shape.observation, shape.actions, through.size, networks)
-        heard = jax.eval_shape(lambda k: kind.create(k, sizes, **options), key).heard
+        protocol = kind.create(sizes, **options)
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
 
-    def member(member_key: Array) -> Member:
-        protocol_key, actor_key = jax.random.split(member_key)
-        inputs = shape.observation + heard
-        actor = Actor(actor_key, inputs, networks.hidden, shape.actions, networks.recurrent_actor)
-        return Member(kind.create(protocol_key, sizes, **options), actor)
-
+    inputs = shape.observation + protocol.heard
+    member = Member(protocol, Actor(inputs, networks.hidden, shape.actions, networks.recurrent_actor))
     return Team(
-        jax.vmap(member)(jax.random.split(key, shape.agents)),
+        jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, shape.agents), member),
         through,
-        mechanism(channel, heard),
+        mechanism(channel, protocol.heard),
         shape.agents,
         shape.horizon,
         shape.actions,

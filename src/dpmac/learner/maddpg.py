@@ -14,8 +14,8 @@ import optax
 from jax import Array
 
 from dpmac.agents.channel import Level, clip_to_norm, straight_through
-from dpmac.agents.layers import Critic
-from dpmac.agents.team import Chance, Team
+from dpmac.agents.layers import Critic, fill
+from dpmac.agents.team import Chance, Team, pick
 from dpmac.config import Learning
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode, Ring
@@ -44,8 +44,8 @@ def optimiser(learning: Learning) -> Any:
 
 def init(key: Array, team: Team, observation_size: int, width: int, recurrent: bool, learning: Learning):
     """Networks and optimiser states around a fresh team."""
-    joint = team.agents * observation_size, team.agents * team.actions
-    critics = jax.vmap(lambda k: Critic(k, *joint, width, recurrent))(jax.random.split(key, team.agents))
+    critic = Critic(team.agents * observation_size, team.agents * team.actions, width, recurrent)
+    critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
 
@@ -99,19 +99,16 @@ def update(
     networks: Networks, optimisers: Optimisers, ring: Ring, key: Array, level: Level, learning: Learning
 ) -> tuple[Networks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of episodes, and what to report of it."""
-    batch_key, target_key, chance_key, gumbel_key, auxiliary_key = jax.random.split(key, 5)
+    batch_key, chance_key, gumbel_key, auxiliary_key = jax.random.split(key, 4)
     team, step = networks.team, jax.vmap(optimiser(learning).update)
     # (episode, time, agent, …) becomes (time, agent, episode, …), once.
     batch = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), replay.sample(ring, batch_key, learning.batch))
-
-    def draw(k: Array) -> Chance:
-        return jax.vmap(team.draw)(jax.random.split(k, learning.batch))
-
-    target = targets(networks, batch, draw(target_key), level, learning)
+    chance = team.draw(chance_key, 2 * learning.batch)
+    target_chance, chance = pick(chance, slice(learning.batch, None)), pick(chance, slice(learning.batch))
+    target = targets(networks, batch, target_chance, level, learning)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, change)
-    chance = draw(chance_key)
     gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:

@@ -41,5 +41,6 @@ def add(ring: Ring, episodes: Episode) -> Ring:
 def sample(ring: Ring, key: Array, count: int) -> Episode:
     """Episodes (episode, …) drawn uniformly, with replacement, from those that are there."""
     slots = ring.episodes.rewards.shape[0]
-    where = jax.random.randint(key, (count,), 0, jnp.minimum(ring.added, slots))
+    there = jnp.minimum(ring.added, slots)
+    where = jnp.minimum((jax.random.uniform(key, (count,)) * there).astype(int), there - 1)
     return jax.tree.map(lambda x: x[where], ring.episodes)

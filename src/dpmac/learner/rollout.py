@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.channel import Level
-from dpmac.agents.team import Team
+from dpmac.agents.team import Chance, Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task
 
@@ -24,17 +24,34 @@ class Trace(NamedTuple):
     """(T, agent, action)."""
 
 
-def rollout(task: Task, team: Team, level: Level, key: Array, explore: Array | float, greedy: bool = False) -> Trace:
-    """Play one episode from a fresh start.
+def rollout(
+    task: Task, team: Team, level: Level, key: Array, episodes: int, explore: Array | float = 0.0, greedy: bool = False
+) -> Trace:
+    """Play episodes (episode, …) from fresh starts.
 
     Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither.
     """
-    start_key, chance_key, gumbel_key, explore_key, uniform_key = jax.random.split(key, 5)
-    shape = (task.horizon, task.agents)
-    chance = team.draw(chance_key)
-    gumbel = jax.random.gumbel(gumbel_key, (*shape, task.actions))
-    wander = jax.random.uniform(explore_key, shape) < explore
-    uniform = jax.random.randint(uniform_key, shape, 0, task.actions)
+    start_key, chance_key, gumbel_key, explore_key = jax.random.split(key, 4)
+    shape = (episodes, task.horizon, task.agents)
+    chance, starts = team.draw(chance_key, episodes), jax.random.split(start_key, episodes)
+    gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
+    lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
+    wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
+    return jax.vmap(lambda *given: play(task, team, level, greedy, *given))(starts, chance, gumbel, wander, uniform)
+
+
+def play(
+    task: Task,
+    team: Team,
+    level: Level,
+    greedy: bool,
+    start: Array,
+    chance: Chance,
+    gumbel: Array,
+    wander: Array,
+    uniform: Array,
+) -> Trace:
+    """One episode, given everything random about it."""
 
     def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, memory = carry
@@ -50,7 +67,7 @@ def rollout(task: Task, team: Team, level: Level, key: Array, explore: Array | f
         record = (observations, actions.astype(jnp.int8), rewards, state, memory.released, logits)
         return (next_state, memory), record
 
-    carry = (task.reset(start_key), team.start())
+    carry = (task.reset(start), team.start())
     (last, _), (observations, actions, rewards, states, released, logits) = jax.lax.scan(
         step, carry, (gumbel, wander, uniform)
     )

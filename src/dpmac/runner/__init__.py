@@ -1,0 +1,1 @@
+"""Runs and populations of runs: training, checkpoints, evaluation, deployment."""

@@ -11,7 +11,7 @@ from jax import Array
 from dpmac import tasks
 from dpmac.agents import protocol
 from dpmac.agents.channel import Level
-from dpmac.agents.team import Shape, Team, make_team
+from dpmac.agents.team import Shape, Team, make_team, pick
 from dpmac.config import Channel, Learning, Networks, RunConfig, require
 from dpmac.learner import maddpg, replay
 from dpmac.learner.maddpg import Optimisers
@@ -81,8 +81,11 @@ def init(program: Program, key: Array) -> RunState:
     learned = maddpg.init(
         critic_key, team, task.observation_size, networks.hidden, networks.recurrent_critic, program.learning
     )
-    silence = jax.eval_shape(lambda k: rollout(task, team, quiet(task.agents), k, 1.0).episode, shape_key)
-    return RunState(*learned, replay.empty(program.learning.buffer, silence), key, jnp.zeros((), jnp.int32))
+    one = jax.eval_shape(lambda k: rollout(task, team, quiet(task.agents), k, 1).episode, shape_key)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), one)
+    # A run that collects fewer episodes than the buffer holds needs no more slots than that.
+    slots = min(program.learning.buffer, program.learning.steps // task.horizon)
+    return RunState(*learned, replay.empty(slots, one), key, jnp.zeros((), jnp.int32))
 
 
 def quiet(agents: int) -> Level:
@@ -101,10 +104,8 @@ def iterate(program: Program, state: RunState, level: Level) -> tuple[RunState, 
     learning = program.learning
     episode_key, update_key, key = jax.random.split(state.key, 3)
     explore = exploration(learning, state.steps)
-    episodes = jax.vmap(lambda k: rollout(program.task, state.networks.team, level, k, explore).episode)(
-        jax.random.split(episode_key, learning.episodes)
-    )
-    ring = replay.add(state.ring, episodes)
+    fresh = rollout(program.task, state.networks.team, level, episode_key, learning.episodes, explore)
+    ring = replay.add(state.ring, fresh.episode)
 
     def learn(carry: tuple[maddpg.Networks, Optimisers], k: Array):
         networks, optimisers, report = maddpg.update(*carry, ring, k, level, learning)
@@ -121,8 +122,8 @@ def iterate(program: Program, state: RunState, level: Level) -> tuple[RunState, 
 
 def evaluate(program: Program, team: Team, level: Level, episodes: int) -> Array:
     """Returns (episode,) of greedy episodes on the common starts."""
-    keys = jax.random.split(jax.random.key(EVALUATION_SEED), episodes)
-    return returns(jax.vmap(lambda k: rollout(program.task, team, level, k, 0.0, greedy=True).episode)(keys))
+    key = jax.random.key(EVALUATION_SEED)
+    return returns(rollout(program.task, team, level, key, episodes, greedy=True).episode)
 
 
 def advance(program: Program, state: RunState, level: Level, iterations: Array) -> tuple[RunState, dict[str, Array]]:
@@ -143,5 +144,5 @@ def advance(program: Program, state: RunState, level: Level, iterations: Array) 
     if protocol.find(program.method).speaks:
         batch_key, chance_key = jax.random.split(jax.random.key(EVALUATION_SEED))
         episode = jax.tree.map(lambda x: x[0], replay.sample(state.ring, batch_key, 1))
-        report |= maddpg.describe(team, episode, team.draw(chance_key), level)
+        report |= maddpg.describe(team, episode, pick(team.draw(chance_key, 1), 0), level)
     return state, report

@@ -1,0 +1,171 @@
+"""What a person sees of a run while it trains, and where else its numbers go."""
+
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpmac.config import BadInput
+from dpmac.results import store
+from dpmac.results.store import Metric
+
+Logger = Callable[[list[Metric]], None]
+
+
+def use_cache() -> None:
+    """Keep compiled programs between commands; set JAX_COMPILATION_CACHE_DIR to choose where."""
+    import jax
+
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpmac" / "jax"
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(home))
+
+
+def warn(folder: Path) -> None:
+    """Say on stderr where a run's claim is not true."""
+    claims = store.read_json(folder / "privacy.json")["claims"]
+    for label, entries in claims.items():
+        for text in dict.fromkeys(warning for entry in entries if not entry["valid"] for warning in entry["warnings"]):
+            print(f"warning: epsilon {label}: {text}", file=sys.stderr)
+
+
+def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger]) -> None:
+    """Train to the end, showing progress; on Ctrl-C save and say how to go on."""
+    console = Console(stderr=True)
+    begun, shown = time.monotonic(), 0.0
+    try:
+        for piece in pieces:
+            for log in loggers:
+                log(piece.rows)
+            last = piece.step == piece.steps
+            if not quiet and (last or time.monotonic() - shown > (1.0 if console.is_terminal else 10.0)):
+                shown = time.monotonic()
+                console.print(line(piece, shown - begun), highlight=False, end="\r" if live(console, last) else "\n")
+    except KeyboardInterrupt:
+        pieces.close()  # type: ignore[attr-defined]
+        console.print(f"\nsaved; go on with: dpmac resume {folder}")
+        raise
+
+
+def live(console: Console, last: bool) -> bool:
+    """Whether the next line may replace this one."""
+    return console.is_terminal and not last
+
+
+def line(piece: Any, seconds: float) -> str:
+    """Steps, time left and the mean return of each budget."""
+    returns = defaultdict(list)
+    for row in piece.rows:
+        if row.name == "return":
+            returns[row.budget].append(row.value)
+    share = (piece.group + piece.step / piece.steps) / piece.groups
+    left = seconds * (1 - share) / share
+    scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
+    return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"
+
+
+def clock(seconds: float) -> str:
+    """3723 seconds are 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def loggers(folder: Path, tensorboard: bool, wandb: bool) -> list[Logger]:
+    """Where numbers go besides metrics.csv; a failure there is told once and never stops training."""
+    found = []
+    if tensorboard:
+        try:
+            from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise BadInput("--tensorboard needs the extra: pip install 'dpmac[tensorboard]'") from None
+        writer = SummaryWriter(str(folder / "events"))
+
+        def to_tensorboard(rows: list[Metric]) -> None:
+            for row in rows:
+                writer.add_scalar(f"{row.name}/epsilon-{row.budget}/seed-{row.seed}", row.value, row.step)
+            writer.flush()
+
+        found.append(forgiving("TensorBoard", to_tensorboard))
+    if wandb:
+        try:
+            import wandb as service  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise BadInput("--wandb needs the extra: pip install 'dpmac[wandb]'") from None
+
+        def to_wandb(rows: list[Metric]) -> None:
+            if service.run is None:
+                service.init(project="dpmac", name=folder.name, dir=str(folder))
+            values = {f"{row.name}/epsilon-{row.budget}/seed-{row.seed}": row.value for row in rows}
+            service.log(values, step=rows[0].step)
+
+        found.append(forgiving("Weights & Biases", to_wandb))
+    return found
+
+
+def forgiving(name: str, log: Logger) -> Logger:
+    """A logger whose first failure is told and ends it."""
+    alive = True
+
+    def attempt(rows: list[Metric]) -> None:
+        nonlocal alive
+        if alive:
+            try:
+                log(rows)
+            except Exception as error:  # whatever a service does must not stop training
+                alive = False
+                print(f"warning: {name} failed and is left alone from here on: {error}", file=sys.stderr)
+
+    return attempt
+
+
+def summary(folder: Path, unit: str) -> dict[str, Any]:
+    """What a finished command says of a run: returns by budget and what the privacy claim is worth."""
+    rows = [row for row in store.read_metrics(folder) if row.name == "return"]
+    last = max((row.step for row in rows), default=0)
+    claims = store.read_json(folder / "privacy.json")["claims"]
+    budgets = []
+    for label, entries in claims.items():
+        final = [row.value for row in rows if row.budget == label and row.step == last]
+        budgets.append(
+            {
+                "epsilon": label,
+                "return_mean": sum(final) / max(len(final), 1),
+                "returns": final,
+                "valid": all(entry["valid"] for entry in entries),
+                "exact_epsilon_episode": max((number(e["exact_epsilon_episode"]) for e in entries), default=0.0),
+                "unit": entries[0]["unit"] if entries else None,
+            }
+        )
+    return {"folder": str(folder), "step": last, "reward_unit": unit, "budgets": budgets}
+
+
+def number(value: Any) -> float:
+    return float(value)
+
+
+def table(summary: dict[str, Any]) -> str:
+    """The summary for people."""
+    console = Console(width=100)
+    grid = Table(title=f"{summary['folder']} after {summary['step']:,} steps", title_justify="left")
+    for name in ("claimed ε", "unit", "claim", "exact ε, episode", "return, mean", "over seeds"):
+        grid.add_column(name, justify="left" if name in ("unit", "claim") else "right")
+    for budget in summary["budgets"]:
+        free = budget["epsilon"] == "inf"
+        grid.add_row(
+            budget["epsilon"],
+            budget["unit"] or "-",
+            "silent" if budget["unit"] is None else "none" if free else "true" if budget["valid"] else "NOT TRUE",
+            f"{budget['exact_epsilon_episode']:.4g}",
+            f"{budget['return_mean']:.2f}",
+            f"{min(budget['returns'], default=0):.2f} to {max(budget['returns'], default=0):.2f}",
+        )
+    with console.capture() as text:
+        console.print(grid)
+    return text.get() + f"return: {summary['reward_unit']}"

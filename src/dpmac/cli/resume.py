@@ -1,0 +1,37 @@
+"""`dpmac resume`: go on where a run stopped, to the same bits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from dpmac.cli import emit, parse
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on where a run stopped. A run that was not interrupted would have ended with the same bits."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    checkpoint_seconds: float = 60.0
+    """Time between checkpoints."""
+    quiet: bool = False
+    """No progress, only the result."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
+    from dpmac.cli import progress
+    from dpmac.results import store
+    from dpmac.runner import population
+
+    progress.use_cache()
+    program = population.check(store.load_config(options.folder))
+    pieces = population.train_folder(options.folder, options.checkpoint_seconds)
+    progress.follow(options.folder, pieces, quiet=options.quiet or options.json, loggers=[])
+    summary = progress.summary(options.folder, program.task.reward_unit)
+    emit(summary, options.json, lambda: progress.table(summary))

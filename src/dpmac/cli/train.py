@@ -1,0 +1,198 @@
+"""`dpmac train`: every budget and every seed of a configuration as one population."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from dpmac.cli import emit, parse
+from dpmac.config import (
+    AccountantName,
+    Budget,
+    Channel,
+    Learning,
+    Mechanism,
+    Networks,
+    Place,
+    RunConfig,
+    Unit,
+    require,
+)
+
+EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a team on a task, for every budget and every seed side by side, into a folder that can be resumed."""
+
+    task: tyro.conf.Positional[str]
+    """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name."""
+    out: Path
+    """Folder for the run; it must not hold one yet."""
+    method: str = "dpmac"
+    """Method: dpmac, maddpg (no messages), another built-in one, or your own as package.module:Class."""
+    epsilon: tuple[str, ...] = ("inf",)
+    """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
+    delta: float = 1e-4
+    unit: Unit = "episode"
+    """What a budget covers: one message (the paper's step level) or all messages of an episode."""
+    accountant: AccountantName = "exact"
+    """exact: what is true. paper: the paper's formula at its released settings, with what is true beside it."""
+    seeds: int = 1
+    """Number of seeds: 0, 1, ..."""
+    steps: int = 1_000_000
+    """Environment steps of each run."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the task, as view_radius=0.5."""
+    method_set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the method, as deterministic=true."""
+    mechanism: Mechanism = "gaussian"
+    """Channel: gaussian vectors, one of k symbols by randomised response, or one of k noisy code points."""
+    clip_norm: float = 0.5
+    """C: the norm that messages are clipped to before the noise."""
+    symbols: int = 3
+    """k of the channels that send symbols."""
+    copies: int = 1
+    """1: one noisy message for all. One per recipient: fresh noise for each, and each is counted."""
+    period: int = 1
+    """Steps between releases; 0: once, at the first step, and held."""
+    sample_rate: float = 0.0
+    """Share of its past transitions that a sender draws at each step; 0: the current one."""
+    recipient_rate: float = 1.0
+    """Share of the others that receive a message."""
+    noise_at: Place | None = None
+    """Where clipping and noise are applied; by default where the paper does for the method."""
+    anneal_from: float = 0.0
+    """Start finite budgets at this epsilon and anneal them down to their value; 0: no annealing."""
+    anneal_share: float = 0.6
+    """Share of the run over which budgets anneal."""
+    aware: bool = False
+    """Receivers are told the channel's noise and read messages as posteriors."""
+    hidden: int = 128
+    message_hidden: int = 32
+    message_size: int = 8
+    feedforward_actor: bool = False
+    """Actors without memory."""
+    recurrent_critic: bool = False
+    batch: int = 0
+    """Episodes in a minibatch; 0: the paper's 128, or 256 on pp."""
+    buffer: int = 10_000
+    episodes: int = 4
+    """Fresh episodes an iteration."""
+    updates_per_episode: float = 0.25
+    """Updates of all agents per episode; the paper's is 1."""
+    discount: float | None = None
+    """Discount; by default 0.99."""
+    learning_rate: float = 7e-4
+    explore_steps: int = 50_000
+    bootstrap_horizon: bool = False
+    """Treat the time limit as no terminal state."""
+    evaluations: int = 100
+    evaluation_episodes: int = 32
+    most_at_once: int = 0
+    """Runs trained side by side; 0: as many as fit in memory."""
+    checkpoint_seconds: float = 60.0
+    """Time between checkpoints."""
+    tensorboard: bool = False
+    """Also write TensorBoard events (extra: tensorboard)."""
+    wandb: bool = False
+    """Also log to Weights & Biases; WANDB_MODE=offline keeps it on this machine (extra: wandb)."""
+    quiet: bool = False
+    """No progress, only the result."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def config(self) -> RunConfig:
+        """The configuration that these options describe."""
+        from dpmac.agents import protocol
+
+        require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
+        updates = self.updates_per_episode * self.episodes
+        require(
+            updates >= 1 and updates == round(updates),
+            f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
+        )
+        method = protocol.find(self.method)
+        shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
+        return RunConfig(
+            task=self.task,
+            method=self.method,
+            task_options=settings(self.set),
+            method_options={key: plain(value) for key, value in settings(self.method_set).items()},
+            channel=Channel(
+                mechanism=self.mechanism,
+                clip_norm=self.clip_norm,
+                symbols=self.symbols,
+                copies=self.copies,
+                period=self.period,
+                sample_rate=self.sample_rate,
+                recipient_rate=self.recipient_rate,
+                place=self.noise_at or method.private_at,
+            ),
+            budgets=tuple(Budget.parse(text, **shared) for text in self.epsilon),
+            seeds=tuple(range(self.seeds)),
+            networks=Networks(
+                hidden=self.hidden,
+                message_hidden=self.message_hidden,
+                message_size=self.message_size,
+                recurrent_critic=self.recurrent_critic,
+                recurrent_actor=not self.feedforward_actor,
+                aware=self.aware,
+            ),
+            learning=Learning(
+                steps=self.steps,
+                episodes=self.episodes,
+                updates=round(updates),
+                batch=self.batch or (256 if self.task == "pp" else 128),
+                buffer=self.buffer,
+                discount=0.99 if self.discount is None else self.discount,
+                learning_rate=self.learning_rate,
+                explore_steps=self.explore_steps,
+                terminal_horizon=not self.bootstrap_horizon,
+                evaluations=self.evaluations,
+                evaluation_episodes=self.evaluation_episodes,
+            ),
+            anneal_from=self.anneal_from,
+            anneal_share=self.anneal_share,
+        )
+
+
+def settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Options given as KEY=VALUE."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        require(bool(key and equals), f"options are given as KEY=VALUE, not {pair!r}")
+        found[key] = value
+    return found
+
+
+def plain(text: str) -> Any:
+    """A truth value, a number or the text itself."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Train, argv, "dpmac train", EXAMPLE)
+    config = options.config()
+    from dpmac.cli import progress
+    from dpmac.runner import population
+
+    progress.use_cache()
+    program = population.create(options.out, config)
+    progress.warn(options.out)
+    logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
+    pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
+    progress.follow(options.out, pieces, quiet=options.quiet or options.json, loggers=logs)
+    summary = progress.summary(options.out, program.task.reward_unit)
+    emit(summary, options.json, lambda: progress.table(summary))

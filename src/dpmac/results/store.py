@@ -1,0 +1,141 @@
+"""A run's folder: written so that a crash at any moment leaves the last complete state.
+
+config.json      what the run is
+privacy.json     what it claims, and what is true
+metrics.csv      long: step, budget, seed, name, value
+checkpoints/     weights and training state
+reference.json   returns of a random and of a scripted policy, so that figures need no task
+"""
+
+import contextlib
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpmac.config import BadInput, RunConfig, dumps, from_json, require
+
+METRICS_HEADER = ("step", "budget", "seed", "name", "value")
+
+
+class Metric(NamedTuple):
+    """One number of one run at one step."""
+
+    step: int
+    budget: str
+    seed: int
+    name: str
+    value: float
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: write beside it, sync, rename, sync the folder."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+    try:
+        with open(aside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file as a whole."""
+    write_aside(path, (dumps(value, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The data of a JSON file; one that is missing or damaged is bad input."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadInput(f"{path} does not exist; is {path.parent} the folder of a run?") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise BadInput(f"{path} is damaged: {error}") from None
+
+
+def digest(config: RunConfig) -> str:
+    """A short name for a configuration; checkpoints carry it."""
+    return hashlib.blake2b(dumps(config).encode(), digest_size=16).hexdigest()
+
+
+def create(folder: Path, config: RunConfig, privacy: Any, reference: Any) -> None:
+    """Start a run's folder; one that already holds a run is refused."""
+    require(not (folder / "config.json").exists(), f"{folder} already holds a run; resume it, or choose another --out")
+    require(not folder.exists() or folder.is_dir(), f"{folder} is not a folder")
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    write_json(folder / "privacy.json", privacy)
+    write_json(folder / "reference.json", reference)
+    write_json(folder / "config.json", config)  # last: a folder with a configuration is a run
+
+
+def load_config(folder: Path) -> RunConfig:
+    """The configuration of a run."""
+    return from_json(RunConfig, read_json(folder / "config.json"))
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder; a second process is refused."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadInput(f"another process is at work on {folder}") from None
+        yield
+
+
+def append_metrics(folder: Path, rows: Iterable[Metric]) -> None:
+    """Add rows to metrics.csv."""
+    path = folder / "metrics.csv"
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not path.exists():
+        writer.writerow(METRICS_HEADER)
+    writer.writerows([(row.step, row.budget, row.seed, row.name, f"{row.value:.7g}") for row in rows])
+    with open(path, "a") as file:
+        file.write(text.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_metrics(folder: Path) -> list[Metric]:
+    """All rows of metrics.csv; a last line that was cut off by a crash is left out."""
+    path = folder / "metrics.csv"
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    try:
+        return [
+            Metric(int(step), budget, int(seed), name, float(value))
+            for step, budget, seed, name, value in csv.reader(lines[1:])
+        ]
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged: {error}") from None
+
+
+def rewind_metrics(folder: Path, keep: Iterable[Metric]) -> None:
+    """Replace metrics.csv by these rows."""
+    path = folder / "metrics.csv"
+    rows = list(keep)
+    path.unlink(missing_ok=True)
+    if rows:
+        append_metrics(folder, rows)

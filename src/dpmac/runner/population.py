@@ -1,0 +1,321 @@
+"""Many runs as one compiled program: every budget and every seed of a configuration, side by side.
+
+The Python loop is out here, over evaluations: progress, metrics, checkpoints and annealed budgets need no callbacks
+from compiled code. A population that does not fit in memory is split into groups, which are trained one after another.
+"""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dpmac import privacy, tasks
+from dpmac.agents import protocol
+from dpmac.agents.channel import Level, levels
+from dpmac.agents.team import Team
+from dpmac.config import Budget, RunConfig, require
+from dpmac.results import store
+from dpmac.results.store import Metric
+from dpmac.runner import checkpoint, train
+from dpmac.runner.train import Program, RunState
+
+REFERENCE_EPISODES = 1024
+
+
+class Run(NamedTuple):
+    """One member of a population."""
+
+    label: str
+    budget: Budget
+    seed: int
+
+
+class Progress(NamedTuple):
+    """Where a population stands after an evaluation."""
+
+    step: int
+    steps: int
+    group: int
+    groups: int
+    rows: list[Metric]
+    seconds: float
+    """Wall time of the piece just done, compilation included in the first."""
+
+
+def runs_of(config: RunConfig) -> list[Run]:
+    """Members of a population: budgets outermost, seeds within."""
+    pairs = zip(config.labels, config.budgets, strict=True)
+    return [Run(label, budget, seed) for label, budget in pairs for seed in config.seeds]
+
+
+def check(config: RunConfig) -> Program:
+    """The program of a configuration, if budgets, method and task go together."""
+    program = Program.of(config)
+    if not protocol.find(config.method).speaks:
+        private = [budget.label for budget in config.budgets if budget.private]
+        require(
+            not private, f"method {config.method} sends no messages, so epsilon {', '.join(private)} has no meaning"
+        )
+    for budget in config.budgets:
+        budget.of(program.task.agents)
+    jax.eval_shape(partial(train.init, program), jax.random.key(0))
+    return program
+
+
+def annealed(config: RunConfig, budget: Budget, share: float) -> Budget:
+    """The budget that applies after this share of the run."""
+    if config.anneal_from == 0:
+        return budget
+    done = min(1.0, share / config.anneal_share)
+
+    def now(epsilon: float) -> float:
+        start = max(config.anneal_from, epsilon)
+        return epsilon if math.isinf(epsilon) else start ** (1 - done) * epsilon**done
+
+    return dataclasses.replace(budget, epsilon=tuple(map(now, budget.epsilon)))
+
+
+@cache
+def noise_levels(budget: Budget, channel: Any, agents: int, horizon: int) -> tuple[float, ...]:
+    return privacy.noise_levels(budget, channel, agents, horizon)
+
+
+def levels_of(config: RunConfig, program: Program, runs: list[Run], share: float = 1.0) -> Level:
+    """Noise levels (run, agent) after this share of the run; at its end they are those of the budgets."""
+    task, channel = program.task, protocol.channel_of(config.method, config.channel)
+    each = [
+        levels(channel, noise_levels(annealed(config, run.budget, share), channel, task.agents, task.horizon))
+        for run in runs
+    ]
+    return jax.tree.map(lambda *x: jnp.stack(x), *each)
+
+
+def statement(config: RunConfig, program: Program) -> dict[str, Any]:
+    """What privacy.json says."""
+    task, channel = program.task, protocol.channel_of(config.method, config.channel)
+    speaks = protocol.find(config.method).speaks
+    claims = {
+        label: privacy.claim(budget, channel, task.agents, task.horizon) if speaks else []
+        for label, budget in zip(config.labels, config.budgets, strict=True)
+    }
+    return {
+        "covers": "the messages of an episode in execution, with weights that do not depend on that episode"
+        if speaks
+        else "nothing is sent",
+        "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
+        "observers": dict(task.observers),
+        "claims": claims,
+    }
+
+
+def create(folder: Path, config: RunConfig) -> Program:
+    """Check a configuration and start its folder."""
+    program = check(config)
+    reference = tasks.reference_returns(program.task, jax.random.key(train.EVALUATION_SEED), REFERENCE_EPISODES)
+    store.create(folder, config, statement(config, program), {"unit": program.task.reward_unit, "returns": reference})
+    return program
+
+
+# Memory and devices ---------------------------------------------------------------------------------------------------
+
+
+def bytes_per_run(program: Program) -> int:
+    """An estimate of what one run occupies: its state exactly, and what an update keeps for its gradient."""
+    state = jax.eval_shape(partial(train.init, program), jax.random.key(0))
+    exact = sum(math.prod(leaf.shape) * max(leaf.dtype.itemsize, 1) for leaf in jax.tree.leaves(state))
+    learning, task = program.learning, program.task
+    rows = learning.batch * (task.horizon + 1) * task.agents
+    return exact + rows * 16 * program.networks.hidden * 4
+
+
+def available_bytes() -> int:
+    """Memory that training may use on each device."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return int(0.9 * stats["bytes_limit"])
+    return int(0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def side_by_side(program: Program, runs: int, most: int) -> int:
+    """How many runs to train at once: at most so many (0: what fits in memory), in groups of about the same size."""
+    fit = max(1, available_bytes() // bytes_per_run(program)) * jax.local_device_count()
+    return math.ceil(runs / math.ceil(runs / min(most or fit, fit, runs)))
+
+
+def groups_of(runs: list[Run], size: int) -> list[list[Run]]:
+    """Runs in groups of this size, the last one perhaps smaller."""
+    return [runs[first : first + size] for first in range(0, len(runs), size)]
+
+
+def spread(tree: Any) -> Any:
+    """Put the runs' axis across all local devices, if there are several and it divides."""
+    devices = jax.local_devices()
+    runs = jax.tree.leaves(tree)[0].shape[0]
+    if len(devices) == 1 or runs % len(devices):
+        return tree
+    return jax.device_put(tree, NamedSharding(Mesh(np.array(devices), ("run",)), PartitionSpec("run")))
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=0)
+def start(program: Program, keys: Array) -> RunState:
+    """States (run, …) before the first step."""
+    return jax.vmap(partial(train.init, program))(keys)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def advance(program: Program, states: RunState, level: Level, iterations: Array) -> tuple[RunState, dict[str, Array]]:
+    """States and reports (run, …) after so many iterations and an evaluation."""
+    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, None))(states, level, iterations)
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def scores(program: Program, teams: Team, level: Level, episodes: int) -> Array:
+    """Returns (run, episode) of greedy episodes on the common starts."""
+    return jax.vmap(lambda team, lev: train.evaluate(program, team, lev, episodes))(teams, level)
+
+
+def keys_of(runs: list[Run]) -> Array:
+    """A key for each run: its seed alone, so that budgets share their chance and a member equals its single run."""
+    return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
+
+
+def evaluations_of(program: Program) -> list[int]:
+    """Iterations after which a run is evaluated."""
+    count = min(program.learning.evaluations, program.iterations)
+    return [round(program.iterations * (index + 1) / count) for index in range(count)]
+
+
+def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Iterator[Progress]:
+    """Train the population of a folder from where it stands to its end, with a `Progress` after each evaluation.
+
+    Closing the iterator between two evaluations saves the state; so does its end.
+    """
+    config = store.load_config(folder)
+    program, mark = check(config), store.digest(config)
+    with store.locked(folder):
+        runs = runs_of(config)
+        groups = groups_of(runs, recorded_size(folder) or side_by_side(program, len(runs), most))
+        for index, runs in enumerate(groups):
+            yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds)
+
+
+def recorded_size(folder: Path) -> int:
+    """How many runs were trained side by side when the folder was begun; 0 for a new one."""
+    place = checkpoint.place_of(folder / "checkpoints", "group-0")
+    return int(place["runs"]) if place else 0
+
+
+def train_group(
+    folder: Path,
+    config: RunConfig,
+    program: Program,
+    mark: str,
+    where: tuple[int, list[list[Run]]],
+    runs: list[Run],
+    checkpoint_seconds: float,
+) -> Iterator[Progress]:
+    """`train_folder` for the runs of one group."""
+    index, groups = where
+    home, name = folder / "checkpoints", f"group-{index}"
+    place = checkpoint.place_of(home, name)
+    if place is not None and place["finished"]:
+        return
+    shapes = jax.eval_shape(partial(start, program), keys_of(runs))
+    done = 0
+    if place is None:
+        states = start(program, keys_of(runs))
+    else:
+        states, done = checkpoint.load(home, name, shapes, mark), int(place["evaluations"])
+    mine = {(run.label, run.seed) for run in runs}
+    points = [0, *evaluations_of(program)]
+    reached = points[done] * program.steps_per_iteration
+    known = [row for row in store.read_metrics(folder) if (row.budget, row.seed) not in mine or row.step <= reached]
+    store.rewind_metrics(folder, known)
+    states = spread(states)
+    saved, begun = done, time.monotonic()
+
+    def save(evaluations: int, states: RunState) -> None:
+        finished = evaluations == len(points) - 1
+        tree = states.networks if finished else states  # a finished run needs neither replay nor optimisers
+        place = {"config": mark, "evaluations": evaluations, "finished": finished, "runs": len(runs)}
+        checkpoint.save(home, name, tree, place)
+
+    try:
+        while done < len(points) - 1:
+            clock = time.monotonic()
+            level = spread(levels_of(config, program, runs, points[done] / points[-1]))
+            states, report = advance(program, states, level, jnp.asarray(points[done + 1] - points[done]))
+            done += 1
+            rows = metrics(points[done] * program.steps_per_iteration, runs, report)
+            store.append_metrics(folder, rows)
+            last = done == len(points) - 1
+            if last or time.monotonic() - begun > checkpoint_seconds:
+                save(done, states)
+                saved, begun = done, time.monotonic()
+            seconds = time.monotonic() - clock
+            yield Progress(rows[0].step, program.learning.steps, index, len(groups), rows, seconds)
+    finally:
+        if saved < done:
+            save(done, states)
+
+
+def metrics(step: int, runs: list[Run], report: dict[str, Array]) -> list[Metric]:
+    """Rows of metrics.csv."""
+    host = {name: np.asarray(value) for name, value in report.items()}
+    return [
+        Metric(step, run.label, run.seed, name, float(values[index]))
+        for index, run in enumerate(runs)
+        for name, values in sorted(host.items())
+    ]
+
+
+# What a folder holds --------------------------------------------------------------------------------------------------
+
+
+class Loaded(NamedTuple):
+    """A population as it stands on disk."""
+
+    config: RunConfig
+    program: Program
+    runs: list[Run]
+    networks: Any
+    """(run, …) of all runs, in their order."""
+    level: Level
+    """(run, agent) of the budgets."""
+    step: int
+    """Environment steps that the least trained of the runs has made."""
+
+
+def load(folder: Path) -> Loaded:
+    """The networks of all runs of a folder, finished or not."""
+    config = store.load_config(folder)
+    program, mark, runs = check(config), store.digest(config), runs_of(config)
+    home = folder / "checkpoints"
+    size = recorded_size(folder)
+    require(size > 0, f"{folder} has no checkpoint yet; train it first")
+    parts, steps = [], []
+    for index, group in enumerate(groups_of(runs, size)):
+        place = checkpoint.place_of(home, f"group-{index}")
+        require(place is not None, f"{folder}: runs of group {index} have no checkpoint yet; resume it first")
+        assert place is not None
+        shapes = jax.eval_shape(partial(start, program), keys_of(group))
+        like = shapes.networks if place["finished"] else shapes
+        tree = checkpoint.load(home, f"group-{index}", like, mark)
+        parts.append(tree if place["finished"] else tree.networks)
+        points = [0, *evaluations_of(program)]
+        steps.append(points[int(place["evaluations"])] * program.steps_per_iteration)
+    networks = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    return Loaded(config, program, runs, networks, levels_of(config, program, runs), min(steps))

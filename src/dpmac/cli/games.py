@@ -108,7 +108,7 @@ def describe_sums(answer: dict[str, Any]) -> str:
         exact = [tuple(row["closed_form"][column][i] for column in columns) for i in range(answer["agents"])]
         alike = len({tuple(f"{number:.9f}" for number in numbers) for numbers in exact}) == 1
         for i in range(1 if alike else answer["agents"]):
-            numbers = " ".join(f"{number + 0.0:>10.5g}" for number in exact[i])
+            numbers = " ".join(f"{number if abs(number) > 1e-12 else 0:>10.5g}" for number in exact[i])
             who, epsilon = ("each" if alike else f"{i + 1}"), answer["epsilon"][i]
             played = row["simulated"]["mse"][i]
             lines.append(f"{row['receiver']:<10} {who:>5} {epsilon:>9.4g} {numbers} {played:>11.5g}")

@@ -281,6 +281,7 @@ def test_no_guarantee_names_the_condition():
     paper = study(BINARY)
     assert paper.theorem.startswith("no guarantee: the paper's theorem does not apply, as these are not met: V > 0; ")
     assert paper.guarantee.startswith("a pure equilibrium exists: an exact potential")
+    assert "; b is twice differentiable; " in study(families.binary_sums(clipped=True)).theorem
 
 
 def test_a_jump_takes_the_guarantee_away():

@@ -1,5 +1,6 @@
 """All that can be said about a collaborative game: its conditions, potentials, equilibria, and what guarantees them."""
 
+import re
 from typing import NamedTuple
 
 from dpmac.games.cgp import Game, Point, Samples, sample
@@ -63,7 +64,7 @@ def guarantee(game: Game, conditions: list[Condition], cycle: Cycle, w: Point | 
 
 def theorem(conditions: list[Condition], cycle: Cycle, exact: bool) -> str:
     """The paper: equal derivatives of V₁ and V₂ make an exact potential and so a pure equilibrium other than (1, 1)."""
-    failing = dict.fromkeys(c.name.split(" (player")[0] for c in conditions if c.verdict != "holds")
+    failing = dict.fromkeys(re.sub(r" \(player \d\)", "", c.name) for c in conditions if c.verdict != "holds")
     if failing:
         return f"no guarantee: the paper's theorem does not apply, as these are not met: {'; '.join(failing)}"
     if not exact:

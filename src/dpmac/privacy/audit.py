@@ -129,7 +129,7 @@ def fit_linear(sample: Sampler, episodes: int, rng: np.random.Generator) -> Stat
 def collect(sample: Sampler, statistic: Statistic, side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
     """The statistic (episode,) of fresh transcripts of one side."""
     sizes = [min(BLOCK, episodes - start) for start in range(0, episodes, BLOCK)]
-    return np.concatenate([statistic(sample(side, size, rng)) for size in sizes])
+    return np.concatenate([np.asarray(statistic(sample(side, size, rng)), float) for size in sizes])
 
 
 def best_threshold(

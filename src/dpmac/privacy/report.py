@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmac.config import Budget, Channel, require
+from dpmac.config import AccountantName, Budget, Channel, require
 from dpmac.privacy import limits, statement, theorem
 
 
@@ -65,14 +65,19 @@ def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 
     from matplotlib import pyplot
 
     grid = np.geomspace(0.01, 30, 25)
-    told = [explain(Budget((float(e),), budget.delta, budget.unit), channel, horizon, size) for e in grid]
+    kinds: dict[AccountantName, str] = {"paper": "C1--", "exact": "C0-"}
+    if channel.mechanism != "gaussian":
+        del kinds["paper"]
+    told = {
+        kind: [consequences(Budget((float(e),), budget.delta, budget.unit, kind), channel, horizon, size) for e in grid]
+        for kind in kinds
+    }
     figure, axes = pyplot.subplots(2, 3, figsize=(12, 6.5), layout="constrained")
     for axis, (name, title) in zip(axes.ravel(), PANELS.items(), strict=True):
-        for kind, style in (("paper", "C1--"), ("exact", "C0-")):
-            if kind in told[0]:
-                axis.plot(grid, [item[kind][name] for item in told], style, label=kind)
+        for kind, style in kinds.items():
+            axis.plot(grid, [item[name] for item in told[kind]], style, label=kind)
         if name == "eavesdropper_accuracy":
-            axis.plot(grid, [item["exact"]["limit_accuracy"] for item in told], "k:", label="limit at the exact ε")
+            axis.plot(grid, [item["limit_accuracy"] for item in told["exact"]], "k:", label="limit at the exact ε")
             axis.axhline(1 / channel.symbols, color="0.7", linewidth=1, label="chance")
         elif channel.mechanism != "response" or name != "noise":
             axis.set_yscale("log")

@@ -74,6 +74,22 @@ def test_overlapping_discs_push_each_other_apart():
     np.testing.assert_allclose(fy, 0)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+def test_every_pair_counts_once(count):
+    """Forces and contacts equal a plain double loop, for odd and even numbers."""
+    x, y = np.random.default_rng(count).uniform(-0.3, 0.3, (2, count))
+    force, touched = np.zeros((2, count)), np.zeros(count)
+    for i in range(count):
+        for j in set(range(count)) - {i}:
+            away = np.array([x[i] - x[j], y[i] - y[j]])
+            gap = np.hypot(*away)
+            force[:, i] += 100 * away / gap * np.logaddexp(0, (0.3 - gap) / 1e-3) * 1e-3
+            touched[i] += gap < 0.3
+    bodies = Bodies(*(jnp.asarray(row, jnp.float32) for row in (x, y, 0 * x, 0 * x)))
+    np.testing.assert_allclose(particles.contact_forces(bodies, 0.15), force, atol=1e-3)
+    np.testing.assert_array_equal(particles.contacts(bodies, 0.15), touched)
+
+
 @pytest.mark.parametrize("name", ["cn", "ccn", "pp"])
 @pytest.mark.parametrize("convention", ["openai", "mpe2"])
 def test_nothing_becomes_nan_with_all_bodies_at_one_point(name, convention):

@@ -80,11 +80,11 @@ class CN:
 
     def rewards(self, state: CNState) -> jax.Array:
         bodies = state.bodies
-        far = jnp.sum(jnp.min(particles.distance(*particles.pairs(bodies, state.landmarks)), axis=0))
-        contacts = jnp.sum(particles.touching(bodies, RADIUS), axis=1, dtype=jnp.float32)
+        far = jnp.sum(particles.nearest(*particles.pairs(bodies, state.landmarks), axis=0))
+        contacts = particles.contacts(bodies, RADIUS)
         if self.convention == "openai":
-            return jnp.full(self.agents, -self.agents * far - jnp.sum(contacts))
-        return -0.5 * (contacts - 1) - 0.5 * far
+            return jnp.full(self.agents, -self.agents * far - jnp.sum(contacts + 1))
+        return -0.5 * contacts - 0.5 * far
 
     def scripted(self, state: CNState) -> jax.Array:
         """Agents and landmarks are paired so that the sum of distances is least; who has no landmark stays."""

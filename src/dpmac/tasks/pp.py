@@ -99,10 +99,9 @@ class PP:
         return state, self.rewards(state)
 
     def rewards(self, state: PPState) -> jax.Array:
-        gap = particles.distance(*particles.pairs(state.predators, state.preys))
-        far = jnp.sum(jnp.min(gap, axis=0 if self.reward == "preys" else 1))
-        contacts = jnp.sum(particles.touching(state.predators, PREDATOR_RADIUS), dtype=jnp.float32)
-        touching_pairs = (contacts - self.predators) / 2
+        dx, dy = particles.pairs(state.predators, state.preys)
+        far = jnp.sum(particles.nearest(dx, dy, axis=0 if self.reward == "preys" else 1))
+        touching_pairs = jnp.sum(particles.contacts(state.predators, PREDATOR_RADIUS)) / 2
         return jnp.full(self.predators, -far - touching_pairs)
 
     def scripted(self, state: PPState) -> jax.Array:

@@ -271,6 +271,9 @@ class RunConfig:
     """ε from which every finite budget anneals down (geometrically) to its value; 0 trains at the budget throughout."""
     anneal_share: float = 0.6
     """Share of the run over which it does."""
+    mix: int = 1
+    """Above 1, training draws a noise level for each episode, out of so many from `anneal_from` down to the budget,
+    instead of annealing: with receivers that are told the level, one team then serves all budgets between."""
 
     def __post_init__(self) -> None:
         require(len(self.budgets) > 0, "at least one budget is needed")
@@ -279,6 +282,8 @@ class RunConfig:
         require(all(0 <= seed < 2**32 for seed in self.seeds), f"seeds must lie in [0, 2^32), not {self.seeds}")
         require(self.anneal_from >= 0, f"anneal_from must be at least 0, not {self.anneal_from}")
         require(0 < self.anneal_share <= 1, f"anneal_share must lie in (0, 1], not {self.anneal_share}")
+        require(whole(self.mix, 1, 1024), f"mix must be a whole number from 1 to 1024, not {self.mix}")
+        require(self.mix == 1 or self.anneal_from > 0, "mix needs anneal_from, the epsilon that it starts from")
         require(len(set(self.labels)) == len(self.labels), f"budgets must differ from each other, not {self.labels}")
 
     @property

@@ -39,6 +39,15 @@ def levels(spec: Channel, noise: tuple[float, ...]) -> Level:
     return Level(jnp.asarray(noise, jnp.float32), jnp.asarray(words))
 
 
+def draw_levels(table: Level, key: Array, count: int) -> Level:
+    """Levels (count, agent) drawn from a table (row, agent); with a single row just that one (agent,)."""
+    rows = table.amount.shape[0]
+    if rows == 1:
+        return jax.tree.map(lambda x: x[0], table)
+    which = (jax.random.uniform(key, (count,)) * rows).astype(int)
+    return jax.tree.map(lambda x: x[which], table)
+
+
 def clip_to_norm(message: Array, clip_norm: float) -> Array:
     """Scale a message (…, feature) down to L2 norm clip_norm; shorter ones are left as they are."""
     squared = jnp.sum(jnp.square(message), axis=-1, keepdims=True)

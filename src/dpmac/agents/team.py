@@ -159,12 +159,13 @@ class Team(eqx.Module):
     def unroll(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
         """Logits (time, agent, episode, action) that the team would have had in recorded episodes.
 
-        observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), chance (episode, …); messages
-        are made anew by these senders. Episodes are the last axis but one because the recurrent layer takes all of
-        them at once, with each agent's weights.
+        observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), chance (episode, …), level
+        (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one because
+        the recurrent layer takes all of them at once, with each agent's weights.
         """
         hear = self.replay_stepwise if self.members.protocol.sequential else self.replay
-        heard = jax.vmap(hear, in_axes=(2, 2, 0, None), out_axes=2)(observations, actions, chance, level)
+        per_episode = 0 if level.amount.ndim == 2 else None
+        heard = jax.vmap(hear, in_axes=(2, 2, 0, per_episode), out_axes=2)(observations, actions, chance, level)
         if self.members.protocol.sequential:
             return heard
         return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(

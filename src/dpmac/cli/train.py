@@ -69,6 +69,8 @@ class Train:
     """Start finite budgets at this epsilon and anneal them down to their value; 0: no annealing."""
     anneal_share: float = 0.6
     """Share of the run over which budgets anneal."""
+    mix: int = 1
+    """Above 1: draw each episode's noise out of so many levels from --anneal-from down to the budget, do not anneal."""
     aware: bool = False
     """Receivers are told the channel's noise and read messages as posteriors."""
     hidden: int = 128
@@ -157,6 +159,7 @@ class Train:
             ),
             anneal_from=self.anneal_from,
             anneal_share=self.anneal_share,
+            mix=self.mix,
         )
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level, clip_to_norm, straight_through
+from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.layers import Critic, fill
 from dpmac.agents.team import Chance, Team, pick
 from dpmac.config import Learning
@@ -96,10 +96,14 @@ def actor_loss(
 
 
 def update(
-    networks: Networks, optimisers: Optimisers, ring: Ring, key: Array, level: Level, learning: Learning
+    networks: Networks, optimisers: Optimisers, ring: Ring, key: Array, table: Level, learning: Learning
 ) -> tuple[Networks, Optimisers, dict[str, Array]]:
-    """One update of all agents from a minibatch of episodes, and what to report of it."""
-    batch_key, chance_key, gumbel_key, auxiliary_key = jax.random.split(key, 4)
+    """One update of all agents from a minibatch of episodes, and what to report of it.
+
+    Each episode's noise level is drawn from a table (row, agent).
+    """
+    batch_key, chance_key, gumbel_key, auxiliary_key, level_key = jax.random.split(key, 5)
+    level = draw_levels(table, level_key, learning.batch)
     team, step = networks.team, jax.vmap(optimiser(learning).update)
     # (episode, time, agent, …) becomes (time, agent, episode, …), once.
     batch = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), replay.sample(ring, batch_key, learning.batch))

@@ -29,7 +29,8 @@ def rollout(
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
-    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither.
+    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Levels are
+    (agent,), or (episode, agent) where episodes differ in their noise.
     """
     start_key, chance_key, gumbel_key, explore_key = jax.random.split(key, 4)
     shape = (episodes, task.horizon, task.agents)
@@ -37,14 +38,17 @@ def rollout(
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
-    return jax.vmap(lambda *given: play(task, team, level, greedy, *given))(starts, chance, gumbel, wander, uniform)
+    per_episode = 0 if level.amount.ndim == 2 else None
+    return jax.vmap(lambda *given: play(task, team, greedy, *given), in_axes=(per_episode, 0, 0, 0, 0, 0))(
+        level, starts, chance, gumbel, wander, uniform
+    )
 
 
 def play(
     task: Task,
     team: Team,
-    level: Level,
     greedy: bool,
+    level: Level,
     start: Array,
     chance: Chance,
     gumbel: Array,

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,13 +23,14 @@ from dpmac import privacy, tasks
 from dpmac.agents import protocol
 from dpmac.agents.channel import Level, levels
 from dpmac.agents.team import Team
-from dpmac.config import Budget, RunConfig, require
+from dpmac.config import Budget, RunConfig, require, whole
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
 from dpmac.runner.train import Program, RunState
 
 REFERENCE_EPISODES = 1024
+GROUPS = "checkpoints/groups.json"
 
 
 class Run(NamedTuple):
@@ -72,17 +73,22 @@ def check(config: RunConfig) -> Program:
     return program
 
 
-def annealed(config: RunConfig, budget: Budget, share: float) -> Budget:
-    """The budget that applies after this share of the run."""
-    if config.anneal_from == 0:
-        return budget
-    done = min(1.0, share / config.anneal_share)
+def towards(budget: Budget, start: float, share: float) -> Budget:
+    """A budget on the way, geometrically, from an ε that is looser down to this one."""
 
     def now(epsilon: float) -> float:
-        start = max(config.anneal_from, epsilon)
-        return epsilon if math.isinf(epsilon) else start ** (1 - done) * epsilon**done
+        return epsilon if math.isinf(epsilon) else max(start, epsilon) ** (1 - share) * epsilon**share
 
     return dataclasses.replace(budget, epsilon=tuple(map(now, budget.epsilon)))
+
+
+def training_budgets(config: RunConfig, budget: Budget, share: float) -> list[Budget]:
+    """Budgets that training draws from after this share of the run: one, or several where levels are mixed."""
+    if config.anneal_from == 0:
+        return [budget]
+    if config.mix > 1:
+        return [towards(budget, config.anneal_from, row / (config.mix - 1)) for row in range(config.mix)]
+    return [towards(budget, config.anneal_from, min(1.0, share / config.anneal_share))]
 
 
 @cache
@@ -90,14 +96,25 @@ def noise_levels(budget: Budget, channel: Any, agents: int, horizon: int) -> tup
     return privacy.noise_levels(budget, channel, agents, horizon)
 
 
-def levels_of(config: RunConfig, program: Program, runs: list[Run], share: float = 1.0) -> Level:
-    """Noise levels (run, agent) after this share of the run; at its end they are those of the budgets."""
+def stack(levels: Iterable[Level]) -> Level:
+    return jax.tree.map(lambda *x: jnp.stack(x), *levels)
+
+
+def level_of(config: RunConfig, program: Program, budget: Budget) -> Level:
+    """Noise levels (agent,) of a budget."""
     task, channel = program.task, protocol.channel_of(config.method, config.channel)
-    each = [
-        levels(channel, noise_levels(annealed(config, run.budget, share), channel, task.agents, task.horizon))
-        for run in runs
-    ]
-    return jax.tree.map(lambda *x: jnp.stack(x), *each)
+    return levels(channel, noise_levels(budget, channel, task.agents, task.horizon))
+
+
+def levels_of(config: RunConfig, program: Program, runs: list[Run]) -> Level:
+    """Noise levels (run, agent) of the budgets."""
+    return stack(level_of(config, program, run.budget) for run in runs)
+
+
+def tables_of(config: RunConfig, program: Program, runs: list[Run], share: float) -> Level:
+    """Noise levels (run, row, agent) that training draws from after this share of the run."""
+    budgets = [training_budgets(config, run.budget, share) for run in runs]
+    return stack(stack(level_of(config, program, budget) for budget in rows) for rows in budgets)
 
 
 def statement(config: RunConfig, program: Program) -> dict[str, Any]:
@@ -176,9 +193,11 @@ def start(program: Program, keys: Array) -> RunState:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def advance(program: Program, states: RunState, level: Level, iterations: Array) -> tuple[RunState, dict[str, Array]]:
+def advance(
+    program: Program, states: RunState, tables: Level, level: Level, iterations: Array
+) -> tuple[RunState, dict[str, Array]]:
     """States and reports (run, …) after so many iterations and an evaluation."""
-    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, None))(states, level, iterations)
+    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, 0, None))(states, tables, level, iterations)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
@@ -201,21 +220,26 @@ def evaluations_of(program: Program) -> list[int]:
 def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Iterator[Progress]:
     """Train the population of a folder from where it stands to its end, with a `Progress` after each evaluation.
 
-    Closing the iterator between two evaluations saves the state; so does its end.
+    Closing the iterator saves the state; so does its end.
     """
     config = store.load_config(folder)
     program, mark = check(config), store.digest(config)
     with store.locked(folder):
         runs = runs_of(config)
-        groups = groups_of(runs, recorded_size(folder) or side_by_side(program, len(runs), most))
+        if not recorded_size(folder):
+            store.write_json(folder / GROUPS, {"runs": side_by_side(program, len(runs), most)})
+        groups = groups_of(runs, recorded_size(folder))
         for index, runs in enumerate(groups):
             yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds)
 
 
 def recorded_size(folder: Path) -> int:
-    """How many runs were trained side by side when the folder was begun; 0 for a new one."""
-    place = checkpoint.place_of(folder / "checkpoints", "group-0")
-    return int(place["runs"]) if place else 0
+    """How many runs are trained side by side, settled when training begins, for bits depend on it; 0 before that."""
+    if not (folder / GROUPS).exists():
+        return 0
+    size = store.read_json(folder / GROUPS).get("runs")
+    require(whole(size, 1), f"{folder / GROUPS} is damaged")
+    return size
 
 
 def train_group(
@@ -230,7 +254,7 @@ def train_group(
     """`train_folder` for the runs of one group."""
     index, groups = where
     home, name = folder / "checkpoints", f"group-{index}"
-    place = checkpoint.place_of(home, name)
+    place = checkpoint.place_of(home, name, mark)
     if place is not None and place["finished"]:
         return
     shapes = jax.eval_shape(partial(start, program), keys_of(runs))
@@ -238,38 +262,40 @@ def train_group(
     if place is None:
         states = start(program, keys_of(runs))
     else:
-        states, done = checkpoint.load(home, name, shapes, mark), int(place["evaluations"])
+        states, done = checkpoint.load(home, name, shapes, place), place["evaluations"]
     mine = {(run.label, run.seed) for run in runs}
     points = [0, *evaluations_of(program)]
     reached = points[done] * program.steps_per_iteration
     known = [row for row in store.read_metrics(folder) if (row.budget, row.seed) not in mine or row.step <= reached]
     store.rewind_metrics(folder, known)
     states = spread(states)
+    level = spread(levels_of(config, program, runs))
     saved, begun = done, time.monotonic()
 
     def save(evaluations: int, states: RunState) -> None:
         finished = evaluations == len(points) - 1
         tree = states.networks if finished else states  # a finished run needs neither replay nor optimisers
-        place = {"config": mark, "evaluations": evaluations, "finished": finished, "runs": len(runs)}
-        checkpoint.save(home, name, tree, place)
+        checkpoint.save(home, name, tree, {"config": mark, "evaluations": evaluations, "finished": finished})
 
     try:
         while done < len(points) - 1:
             clock = time.monotonic()
-            level = spread(levels_of(config, program, runs, points[done] / points[-1]))
-            states, report = advance(program, states, level, jnp.asarray(points[done + 1] - points[done]))
-            done += 1
-            rows = metrics(points[done] * program.steps_per_iteration, runs, report)
+            tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
+            after, report = advance(program, states, tables, level, jnp.asarray(points[done + 1] - points[done]))
+            rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
             store.append_metrics(folder, rows)
+            states, done = after, done + 1
             last = done == len(points) - 1
             if last or time.monotonic() - begun > checkpoint_seconds:
                 save(done, states)
                 saved, begun = done, time.monotonic()
             seconds = time.monotonic() - clock
             yield Progress(rows[0].step, program.learning.steps, index, len(groups), rows, seconds)
-    finally:
+    except GeneratorExit:
+        # Any other exception may come between two states, and then the last checkpoint stands.
         if saved < done:
             save(done, states)
+        raise
 
 
 def metrics(step: int, runs: list[Run], report: dict[str, Array]) -> list[Metric]:
@@ -305,17 +331,17 @@ def load(folder: Path) -> Loaded:
     program, mark, runs = check(config), store.digest(config), runs_of(config)
     home = folder / "checkpoints"
     size = recorded_size(folder)
-    require(size > 0, f"{folder} has no checkpoint yet; train it first")
+    require(size > 0, f"{folder} has no checkpoint yet; resume it first")
     parts, steps = [], []
     for index, group in enumerate(groups_of(runs, size)):
-        place = checkpoint.place_of(home, f"group-{index}")
+        place = checkpoint.place_of(home, f"group-{index}", mark)
         require(place is not None, f"{folder}: runs of group {index} have no checkpoint yet; resume it first")
         assert place is not None
         shapes = jax.eval_shape(partial(start, program), keys_of(group))
         like = shapes.networks if place["finished"] else shapes
-        tree = checkpoint.load(home, f"group-{index}", like, mark)
+        tree = checkpoint.load(home, f"group-{index}", like, place)
         parts.append(tree if place["finished"] else tree.networks)
         points = [0, *evaluations_of(program)]
-        steps.append(points[int(place["evaluations"])] * program.steps_per_iteration)
+        steps.append(points[place["evaluations"]] * program.steps_per_iteration)
     networks = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     return Loaded(config, program, runs, networks, levels_of(config, program, runs), min(steps))

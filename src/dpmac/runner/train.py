@@ -1,6 +1,5 @@
 """One run as a pure function of its program, a key and the noise levels of its agents."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ from jax import Array
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.channel import Level, draw_levels
 from dpmac.agents.team import Shape, Team, make_team, pick
 from dpmac.config import Channel, Learning, Networks, RunConfig, require
 from dpmac.learner import maddpg, replay
@@ -99,16 +98,20 @@ def exploration(learning: Learning, steps: Array) -> Array:
     return learning.explore_start + share * (learning.explore_end - learning.explore_start)
 
 
-def iterate(program: Program, state: RunState, level: Level) -> tuple[RunState, Mapping[str, Array]]:
-    """Collect fresh episodes side by side and update all agents from the replay."""
+def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, dict[str, Array]]:
+    """Collect fresh episodes side by side and update all agents from the replay.
+
+    The noise level of each episode is drawn from a table (row, agent), which has one row unless levels are mixed.
+    """
     learning = program.learning
-    episode_key, update_key, key = jax.random.split(state.key, 3)
+    episode_key, update_key, level_key, key = jax.random.split(state.key, 4)
     explore = exploration(learning, state.steps)
+    level = draw_levels(table, level_key, learning.episodes)
     fresh = rollout(program.task, state.networks.team, level, episode_key, learning.episodes, explore)
     ring = replay.add(state.ring, fresh.episode)
 
     def learn(carry: tuple[maddpg.Networks, Optimisers], k: Array):
-        networks, optimisers, report = maddpg.update(*carry, ring, k, level, learning)
+        networks, optimisers, report = maddpg.update(*carry, ring, k, table, learning)
         return (networks, optimisers), report
 
     carry = (state.networks, state.optimisers)
@@ -126,14 +129,19 @@ def evaluate(program: Program, team: Team, level: Level, episodes: int) -> Array
     return returns(rollout(program.task, team, level, key, episodes, greedy=True).episode)
 
 
-def advance(program: Program, state: RunState, level: Level, iterations: Array) -> tuple[RunState, dict[str, Array]]:
-    """So many iterations (traced), then an evaluation; reports are means over the iterations."""
-    _, shapes = jax.eval_shape(lambda s: iterate(program, s, level), state)
+def advance(
+    program: Program, state: RunState, table: Level, level: Level, iterations: Array
+) -> tuple[RunState, dict[str, Array]]:
+    """So many iterations (traced) at levels from the table, then an evaluation at the level of the budget.
+
+    Reports are means over the iterations.
+    """
+    _, shapes = jax.eval_shape(lambda s: iterate(program, s, table), state)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def step(_: Array, carry: tuple[RunState, Any]) -> tuple[RunState, Any]:
         state, total = carry
-        state, report = iterate(program, state, level)
+        state, report = iterate(program, state, table)
         return state, jax.tree.map(jnp.add, total, report)
 
     state, total = jax.lax.fori_loop(0, iterations, step, (state, zero))

@@ -1,0 +1,61 @@
+"""TarMAC (Das et al., ICML 2019): messages that say what they are about, and receivers that look for what they need."""
+
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.agents.layers import Linear
+from dpmac.agents.protocol import Protocol, Sizes, masked_softmax
+
+
+class Tarmac(Protocol):
+    """A message is [k, v], signature and value, from the hidden state h. A receiver's query q, from its own h, weighs
+    the values of all agents, its own among them, by α = softmax(q·k / √|k|); what it hears is c = Σ α·v."""
+
+    message: Linear
+    query: Linear
+    ponderer: Linear
+    signature: int = eqx.field(static=True)
+    """Numbers of a message that are its signature; the rest is its value."""
+
+    sequential = True
+    ponders = True
+    private_at = "receiver"
+
+    @classmethod
+    def create(cls, sizes: Sizes, signature: int = 0) -> Self:
+        """Signatures of so many numbers; 0: half of the message."""
+        width, signature = sizes.networks.hidden, signature or sizes.message // 2
+        if not 0 <= signature < sizes.message:
+            raise TypeError(f"signature must leave room for a value in {sizes.message} numbers, not {signature}")
+        return cls(
+            message=Linear(width, sizes.message),
+            query=Linear(width, signature),
+            ponderer=Linear(sizes.message - signature + width, width),
+            signature=signature,
+        )
+
+    @classmethod
+    def message_size(cls, networks, signature: int = 0) -> int:
+        return networks.message_size
+
+    @property
+    def heard(self) -> int:
+        return self.message.weight.shape[-1] - self.signature
+
+    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
+        return self.message(memory)
+
+    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+        # One's own message needs no channel, so it is neither late nor noisy.
+        everybody = jnp.concatenate([self.message(memory)[None], inbox])
+        arrived = jnp.concatenate([jnp.ones(1, bool), mask])
+        signatures, values = everybody[:, : self.signature], everybody[:, self.signature :]
+        scores = signatures @ self.query(memory) / jnp.sqrt(max(self.signature, 1))
+        return masked_softmax(scores, arrived) @ values
+
+    def ponder(self, heard: Array, memory: Array) -> Array:
+        """h′ = tanh(W·[c, h]), from which the next round of the same step is spoken and heard."""
+        return jnp.tanh(self.ponderer(jnp.concatenate([heard, memory])))

@@ -22,6 +22,7 @@ COMMANDS = {
     "watch": "a film of an episode with its messages",
     "privacy": "calibrate, account, audit, explain",
     "games": "binary-sums, cgp, rounds",
+    "reproduce": "train every run behind the paper's figures, in slices if asked",
     "bench": "env, train: speed on this machine",
     "demo": "train with and without messages, at a laptop's size",
 }

@@ -1,0 +1,172 @@
+"""`dpmac reproduce`: train every run behind the paper's figures, in slices if asked, and draw them."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from dpmac.cli import emit, parse
+from dpmac.config import require
+from dpmac.experiments import METHODS, SCALES, TASKS, ScaleName, populations, run_names, targets
+
+EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train every run behind figures of the paper, each run once. What is finished is not trained again; what was
+    interrupted goes on."""
+
+    figures: tyro.conf.Positional[tuple[str, ...]]
+    """all, or some of: nonprivate step-0.1 step-1.0 step-dpmac tarmac i2c episode-0.1 episode-1.0 episode-dpmac, and
+    of what the paper did not ask: deterministic feedforward exact often narrow."""
+    out: Path
+    """Folder for the results."""
+    scale: ScaleName = "quick"
+    """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
+    with_ablations: bool = False
+    """Also what the paper did not ask."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks, out of cn, ccn, pp; by default those of the scale."""
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Only these methods."""
+    seeds: int = 0
+    """Seeds of each run; 0: those of the scale."""
+    updates_per_episode: float = 0.25
+    """Updates of all agents per episode; the paper's is 1."""
+    time_limit: float = float("inf")
+    """Stop after so many seconds, between two evaluations; the same command goes on from there."""
+    export: Path | None = None
+    """Also write all finished results into this one compact file, NAME.json.gz."""
+    checkpoint_seconds: float = 300.0
+    """Time between checkpoints of the population in training."""
+    most_at_once: int = 0
+    """Runs trained side by side; 0: as many as fit in memory."""
+    compilers: int = 0
+    """Programs compiled side by side; 0: half of the cores."""
+    quiet: bool = False
+    """No progress, only the result."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Reproduce, argv, "dpmac reproduce", EXAMPLE)
+    wanted = wanted_of(options)
+    from dpmac.cli import progress
+    from dpmac.runner import schedule
+
+    progress.use_cache()
+    begun = time.monotonic()
+    session = schedule.Slice(options.out, "dpmac reproduce " + " ".join(argv))
+    jobs = schedule.plan(options.out, wanted)
+    trained, show = 0, reporter(options)
+    statuses = schedule.work(
+        options.out,
+        jobs,
+        schedule.Options(
+            SCALES[options.scale].final_episodes,
+            options.time_limit,
+            options.checkpoint_seconds,
+            options.most_at_once,
+            options.compilers,
+            lambda: export(options),
+        ),
+    )
+    try:
+        for status in statuses:
+            trained += len(status.job.names) if last(status.piece) else 0
+            session.write(trained, every=5.0)
+            show(status)
+    finally:
+        statuses.close()  # type: ignore[attr-defined]
+        if jobs:
+            session.write(trained)
+    results = export(options)
+    names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
+    summary = {
+        "out": str(options.out),
+        "scale": options.scale,
+        "runs": len(names),
+        "finished": len(names & results.runs.keys()),
+        "trained_now": trained,
+        "seconds_now": round(time.monotonic() - begun, 1),
+        "seconds_in_all": round(sum(item["seconds"] for item in results.slices), 1),
+        "export": str(options.export) if options.export else None,
+    }
+    emit(summary, options.json, lambda: text(summary))
+
+
+def export(options: Reproduce) -> Any:
+    """All finished results so far, written into one file where asked."""
+    from dpmac.results import records
+
+    results = records.read(options.out)
+    if options.export is not None:
+        records.pack(results, options.export)
+    return results
+
+
+def wanted_of(options: Reproduce) -> dict[str, Any]:
+    """Populations by name, from checked options."""
+    scale = SCALES[options.scale]
+    for task in options.tasks:
+        require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
+    for method in options.methods:
+        require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
+    require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
+    require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
+    updates = options.updates_per_episode * scale.learning.episodes
+    require(updates >= 1 and updates == round(updates), "updates-per-episode must be a multiple of 0.25")
+    named = options.export is None or options.export.name.endswith(".json.gz")
+    require(named, f"an export is named NAME.json.gz, not {options.export}")
+    names = targets(options.figures, options.with_ablations)
+    return populations(names, scale, options.tasks or scale.tasks, options.methods, round(updates), options.seeds)
+
+
+def reporter(options: Reproduce) -> Any:
+    """A function that shows a status now and then."""
+    from dpmac.cli.progress import clock
+
+    shown = 0.0
+
+    def show(status: Any) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if options.quiet or options.json or not (last(status.piece) or now - shown > 10):
+            return
+        shown = now
+        returns = [row.value for row in status.piece.rows if row.name == "return"]
+        print(
+            f"{status.share:6.1%}  {clock(status.seconds)} gone, {clock(status.left)} left   "
+            f"{status.index + 1}/{status.jobs} {status.job.folder.name}: {status.piece.step:,} steps, "
+            f"returns {min(returns):.1f} to {max(returns):.1f}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return show
+
+
+def last(piece: Any) -> bool:
+    """Whether a population is trained to its end."""
+    return piece.step == piece.steps and piece.group == piece.groups - 1
+
+
+def text(summary: dict[str, Any]) -> str:
+    """The summary for people."""
+    from dpmac.cli.progress import clock
+
+    lines = [
+        f"{summary['finished']} of {summary['runs']} runs finished in {summary['out']}; {summary['trained_now']} now, "
+        f"in {clock(summary['seconds_now'])}; {clock(summary['seconds_in_all'])} over all sessions"
+    ]
+    if summary["finished"] < summary["runs"]:
+        lines.append("the same command goes on")
+    else:
+        lines.append(f"next: dpmac report {summary['out']} --out report.html")
+    return "\n".join(lines)

@@ -1,0 +1,243 @@
+"""The paper's experiments as data: which runs stand behind which figure, and at what scale they are trained.
+
+A run is (task, method, variant, budget, seed) and has one name. Figures share runs; each run is trained once. Runs that
+differ only in budget and seed share a compiled program and make one population.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from dpmac.config import Budget, Channel, Learning, Networks, Place, RunConfig, Unit, require
+
+ScaleName = Literal["smoke", "quick", "paper"]
+
+TASKS = {
+    "cn": "cooperative navigation",
+    "ccn": "cooperative communication and navigation",
+    "pp": "predator and prey",
+}
+METHODS: dict[str, tuple[str, Place]] = {
+    "dpmac": ("DPMAC", "sender"),
+    "tarmac": ("TarMAC", "receiver"),
+    "i2c": ("I2C", "receiver"),
+    "maddpg": ("MADDPG", "sender"),
+}
+"""How a method is written, and where the paper puts its noise."""
+
+DELTA = 1e-4
+
+
+def paper_budget(unit: Unit, epsilon: float) -> Budget:
+    """A budget whose σ comes from the paper's formula at the released settings."""
+    return Budget((epsilon,), DELTA, unit, "paper")
+
+
+BUDGETS: dict[str, Budget] = {
+    "free": Budget(delta=DELTA),
+    **{f"step-{epsilon:g}": paper_budget("message", epsilon) for epsilon in (0.01, 0.1, 1.0)},
+    **{f"episode-{epsilon:g}": paper_budget("episode", epsilon) for epsilon in (0.01, 0.1, 1.0)},
+    **{
+        f"exact-{unit}-{epsilon:g}": Budget((epsilon,), DELTA, unit, "exact")
+        for unit in ("message", "episode")
+        for epsilon in (0.1, 1.0, 3.0, 10.0)
+    },
+}
+"""Names of budgets: `step` is the paper's step level, the unit `message`."""
+
+NAMES = {budget: name for name, budget in BUDGETS.items()}
+
+
+class Cell(NamedTuple):
+    """Runs that differ in their seed alone."""
+
+    task: str
+    method: str
+    budget: str = "free"
+    variant: str = ""
+
+    @property
+    def population(self) -> str:
+        """The name of all runs that share a compiled program with these."""
+        return "-".join(part for part in (self.task, self.method, self.variant) if part)
+
+    def run(self, seed: int) -> str:
+        """The name of the run of one seed."""
+        return f"{self.population}-{self.budget}-seed-{seed}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the paper: the same series on every task."""
+
+    title: str
+    series: tuple[tuple[str, str], ...]
+    """(method, budget) of each curve."""
+    source: str
+    """The paper's label of it."""
+
+
+def against(budget: str) -> tuple[tuple[str, str], ...]:
+    """All methods at one budget, and MADDPG, which sends nothing."""
+    return (("dpmac", budget), ("tarmac", budget), ("i2c", budget), ("maddpg", "free"))
+
+
+def over(method: str, *budgets: str) -> tuple[tuple[str, str], ...]:
+    """One method over budgets."""
+    return tuple((method, budget) for budget in budgets)
+
+
+FIGURES: dict[str, Figure] = {
+    "nonprivate": Figure("Free messages", against("free"), "fig: communication exp"),
+    "step-0.1": Figure("Step level, ε = 0.1", against("step-0.1"), "fig: privact exp 0.1"),
+    "step-1.0": Figure("Step level, ε = 1", against("step-1"), "fig: privacy exp 1.0"),
+    "step-dpmac": Figure(
+        "DPMAC over step-level budgets",
+        over("dpmac", "free", "step-1", "step-0.1", "step-0.01"),
+        "fig: privacy exp dpmac",
+    ),
+    "tarmac": Figure("TarMAC over step-level budgets", over("tarmac", "free", "step-1", "step-0.1"), "fig: dp tarmac"),
+    "i2c": Figure("I2C over step-level budgets", over("i2c", "free", "step-1", "step-0.1"), "fig: dp i2c"),
+    "episode-0.1": Figure("Episode level, ε = 0.1", against("episode-0.1"), "fig: episodic privact exp 0.1"),
+    "episode-1.0": Figure("Episode level, ε = 1", against("episode-1"), "fig: episodic privacy exp 1.0"),
+    "episode-dpmac": Figure(
+        "DPMAC over episode-level budgets",
+        over("dpmac", "free", "episode-1", "episode-0.1", "episode-0.01"),
+        "fig: episodic privacy exp dpmac",
+    ),
+}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "": {},
+    "deterministic": {"method_options": {"deterministic": True}},
+    "feedforward": {"networks": {"recurrent_actor": False}},
+    "often": {"learning": {"updates": 4}},
+    "narrow": {"task_options": {"view_radius": 0.5}},
+}
+"""What a variant changes in a configuration."""
+
+PAPER_BUDGETS = tuple(name for name in BUDGETS if not name.startswith("exact"))
+EXACT_BUDGETS = tuple(name for name in BUDGETS if name.startswith("exact"))
+
+
+def cells(task: str, method: str, budgets: Iterable[str], variant: str = "") -> tuple[Cell, ...]:
+    return tuple(Cell(task, method, budget, variant) for budget in budgets)
+
+
+ABLATIONS: dict[str, tuple[Cell, ...]] = {
+    "deterministic": cells("ccn", "dpmac", PAPER_BUDGETS, "deterministic"),
+    "feedforward": (
+        *cells("ccn", "dpmac", ("free", "step-1", "step-0.1"), "feedforward"),
+        Cell("ccn", "maddpg", "free", "feedforward"),
+    ),
+    "exact": cells("ccn", "dpmac", EXACT_BUDGETS),
+    "often": (
+        *cells("ccn", "dpmac", ("free", "step-1", "step-0.1", "episode-1"), "often"),
+        Cell("ccn", "maddpg", "free", "often"),
+    ),
+    "narrow": tuple(Cell("cn", method, "free", "narrow") for method in ("dpmac", "maddpg")),
+}
+"""What the paper did not ask: a sender without spread; actors without memory; noise that keeps its promise; one update
+an episode instead of one in four; and cooperative navigation where agents see no further than 0.5."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large every run is."""
+
+    tasks: tuple[str, ...]
+    seeds: int
+    networks: Networks
+    learning: Learning
+    final_episodes: int
+    """Common starts on which finished teams are scored."""
+
+
+SCALES: dict[ScaleName, Scale] = {
+    "smoke": Scale(
+        ("ccn",),
+        2,
+        Networks(hidden=8, message_hidden=8, message_size=4),
+        Learning(steps=1600, batch=4, buffer=64, evaluations=4, evaluation_episodes=4, explore_steps=400),
+        8,
+    ),
+    "quick": Scale(
+        ("ccn", "cn"),
+        3,
+        Networks(hidden=32),
+        Learning(steps=120_000, batch=32, learning_rate=2e-3, explore_steps=20_000, evaluations=30),
+        512,
+    ),
+    "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
+}
+"""smoke: seconds. quick: a laptop without an accelerator. paper: a million steps."""
+
+
+def batch_of(task: str, learning: Learning) -> int:
+    """Episodes in a minibatch: twice as many on PP, as in the paper."""
+    return learning.batch * (2 if task == "pp" else 1)
+
+
+def configuration(population: Sequence[Cell], scale: Scale, updates: int = 1) -> RunConfig:
+    """The configuration of cells that share a compiled program."""
+    first = population[0]
+    require(all(cell.population == first.population for cell in population), "cells of one population share a program")
+    change = VARIANTS[first.variant]
+    learning = dataclasses.replace(scale.learning, batch=batch_of(first.task, scale.learning), updates=updates)
+    return RunConfig(
+        task=first.task,
+        method=first.method,
+        task_options=change.get("task_options", {}),
+        method_options=change.get("method_options", {}),
+        channel=Channel(place=METHODS[first.method][1]),
+        budgets=tuple(BUDGETS[cell.budget] for cell in population),
+        seeds=tuple(range(scale.seeds)),
+        networks=dataclasses.replace(scale.networks, **change.get("networks", {})),
+        learning=dataclasses.replace(learning, **change.get("learning", {})),
+    )
+
+
+def cells_of(target: str, tasks: Sequence[str]) -> list[Cell]:
+    """The cells behind a figure or an ablation, on these tasks."""
+    if target in ABLATIONS:
+        return [cell for cell in ABLATIONS[target] if cell.task in tasks]
+    return [Cell(task, method, budget) for task in tasks for method, budget in FIGURES[target].series]
+
+
+def targets(names: Sequence[str], with_ablations: bool = False) -> list[str]:
+    """Figures and ablations that the command line names; `all` are the nine figures."""
+    known = [*FIGURES, *ABLATIONS]
+    for name in names:
+        require(name in (*known, "all"), f"no figure is named {name!r}; allowed are all, {', '.join(known)}")
+    wanted = [*FIGURES] if not names or "all" in names else []
+    wanted += [name for name in names if name != "all"] + ([*ABLATIONS] if with_ablations else [])
+    return list(dict.fromkeys(wanted))
+
+
+def populations(
+    wanted: Sequence[str],
+    scale: Scale,
+    tasks: Sequence[str],
+    methods: Sequence[str] = tuple(METHODS),
+    updates: int = 1,
+    seeds: int = 0,
+) -> dict[str, RunConfig]:
+    """Everything that these figures and ablations need, each run once, by the name of its population."""
+    scale = dataclasses.replace(scale, seeds=seeds or scale.seeds)
+    found: dict[str, list[Cell]] = {}
+    for target in wanted:
+        for cell in cells_of(target, tasks):
+            if cell.method in methods and cell not in found.setdefault(cell.population, []):
+                found[cell.population].append(cell)
+    return {name: configuration(members, scale, updates) for name, members in found.items() if members}
+
+
+def run_names(population: str, config: RunConfig) -> dict[tuple[Budget, int], str]:
+    """The name of every run of a configuration that belongs to a population."""
+    variant = population.removeprefix(f"{config.task}-{config.method}").removeprefix("-")
+    return {
+        (budget, seed): Cell(config.task, config.method, NAMES[budget], variant).run(seed)
+        for budget in config.budgets
+        for seed in config.seeds
+    }

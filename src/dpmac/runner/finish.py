@@ -1,0 +1,150 @@
+"""What is done once with a finished population: score its teams, keep examples, and give each run its own folder."""
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dpmac import experiments
+from dpmac.agents import protocol
+from dpmac.agents.channel import Level
+from dpmac.agents.team import Team
+from dpmac.config import Budget, dumps
+from dpmac.learner.rollout import Trace, rollout
+from dpmac.results import store
+from dpmac.results.store import Metric
+from dpmac.runner import checkpoint, population, train
+from dpmac.runner.population import Loaded
+from dpmac.runner.train import Program
+from dpmac.tasks import Task
+
+EXAMPLES = 2
+"""Episodes that are kept of the first seed of each budget."""
+
+
+@partial(jax.jit, static_argnums=0)
+def examples(program: Program, team: Team, level: Level) -> tuple[Trace, Array]:
+    """A few greedy episodes (episode, …) of one team with everything that was said, and the noise in it.
+
+    The noise is (episode, use, agent, message) where the channel adds some to one broadcast vector, else empty.
+    """
+    key = jax.random.key(train.EVALUATION_SEED)
+    trace = rollout(program.task, team, level, key, EXAMPLES, greedy=True)
+    spec = team.channel.spec
+    if spec.place == "receiver" or spec.copies > 1 or spec.mechanism == "response":
+        return trace, jnp.zeros(0)
+    chance = team.draw(jax.random.split(key, 4)[1], EXAMPLES).channel  # the same draw as in the rollout
+    return trace, level.amount[:, None] * chance
+
+
+def told(task: Task, trace: Trace, noise: Array) -> list[dict[str, Any]]:
+    """Example episodes as plain data: where everything is, what is done and earned, what is said and how noisy."""
+    trace, heard = jax.device_get(trace), np.asarray(noise)
+    each = [jax.tree.map(lambda x, e=e: x[e], trace) for e in range(EXAMPLES)]
+    return [told_one(task, one, heard[e] if heard.size else None) for e, one in enumerate(each)]
+
+
+def told_one(task: Task, trace: Trace, noise: np.ndarray | None) -> dict[str, Any]:
+    """One episode as plain data."""
+    scenes = [task.scene(jax.tree.map(lambda x, t=t: x[t], trace.states)) for t in range(task.horizon)]
+    bodies = [(*scene.agents, *scene.others) for scene in scenes]
+    kinds = ("radius", "colour", "label", "shape")
+    return {
+        "agents": task.agents,
+        "bodies": [{kind: plain(getattr(body, kind)) for kind in kinds} for body in bodies[0]],
+        "places": plain([[(body.x, body.y) for body in now] for now in bodies]),
+        "actions": trace.episode.actions.tolist(),
+        "rewards": plain(trace.episode.rewards.mean(-1)),
+        "released": plain(trace.released),
+        "noise": None if noise is None else plain(noise),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Text as it is; numbers as lists with four digits."""
+    if isinstance(value, str):
+        return value
+    return [plain(item) for item in value] if np.ndim(value) else float(f"{float(value):.4g}")
+
+
+def budgets_to_score(loaded: Loaded) -> list[Budget]:
+    """Noise at which finished teams are scored: their own, and for teams that talk all of the paper's."""
+    paper = [experiments.BUDGETS[name] for name in experiments.PAPER_BUDGETS]
+    return list(dict.fromkeys([*loaded.config.budgets, *(paper if protocol.find(loaded.config.method).speaks else [])]))
+
+
+def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarray:
+    """Returns (run, episode) of all teams on common starts at the noise of one budget, so many teams at a time."""
+    level = population.level_of(loaded.config, loaded.program, budget)
+    parts = []
+    for first in range(0, len(loaded.runs), size):
+        team = jax.tree.map(lambda x, i=first: x[i : i + size], loaded.networks.team)
+        count = len(loaded.runs[first : first + size])
+        same = jax.tree.map(lambda x, n=count: jnp.stack([x] * n), level)
+        parts.append(np.asarray(population.scores(loaded.program, team, same, episodes)))
+    return np.concatenate(parts)
+
+
+def finish(
+    folder: Path, out: Path, names: Mapping[tuple[Budget, int], str], episodes: int, facts: dict[str, Any]
+) -> None:
+    """Score a finished population, give each run a folder of its own under `out`, and remove the population's.
+
+    What a killed process has left to do is done the next time: a run's folder appears as a whole or not at all.
+    """
+    loaded = population.load(folder)
+    size = population.recorded_size(folder)
+    found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
+    weights, rows = jax.device_get(loaded.networks), store.read_metrics(folder)
+    for index, run in enumerate(loaded.runs):
+        home = out / names[run.budget, run.seed]
+        if home.exists():
+            continue
+        own = found[run.budget][index]
+        final = {
+            "return_mean": float(own.mean()),
+            "return_std": float(own.std(ddof=1)),
+            "episodes": episodes,
+            "return_at": {experiments.NAMES[budget]: float(values[index].mean()) for budget, values in found.items()},
+            "population": {"name": folder.name, "runs": len(loaded.runs), **facts},
+        }
+        aside = write_run(folder, home, loaded, index, [r for r in rows if (r.budget, r.seed) == (run.label, run.seed)])
+        checkpoint.save(
+            aside / "checkpoints",
+            "group-0",
+            jax.tree.map(lambda x, i=index: x[i : i + 1], weights),
+            {
+                "config": store.digest(store.load_config(aside)),
+                "evaluations": len(population.evaluations_of(loaded.program)),
+                "finished": True,
+            },
+        )
+        if run.seed == loaded.config.seeds[0]:
+            team, level = jax.tree.map(lambda x, i=index: x[i], (loaded.networks.team, loaded.level))
+            episodes_told = told(loaded.program.task, *examples(loaded.program, team, level))
+            store.write_aside(aside / "episodes.json", dumps(episodes_told).encode())
+        store.write_json(aside / "final.json", final)
+        aside.rename(home)
+        store.sync_folder(out)
+    shutil.rmtree(folder)
+
+
+def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[Metric]) -> Path:
+    """A folder beside a run's place with its configuration, privacy statement and metrics."""
+    run, aside = loaded.runs[index], home.with_name(f".{home.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    config = dataclasses.replace(loaded.config, budgets=(run.budget,), seeds=(run.seed,))
+    label = config.labels[0]
+    privacy = store.read_json(folder / "privacy.json")
+    privacy["claims"] = {label: privacy["claims"][run.label]}
+    store.create(aside, config, privacy, store.read_json(folder / "reference.json"))
+    store.write_json(aside / population.GROUPS, {"runs": 1})
+    store.rewind_metrics(aside, [row._replace(budget=label) for row in rows])
+    return aside

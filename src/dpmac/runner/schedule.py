@@ -1,0 +1,269 @@
+"""All runs of an experiment, population after population, with the device never waiting for a compiler.
+
+Each population is a job: a folder with a configuration goes in, folders of finished runs come out. Nothing but the
+folder is shared between jobs, so a cluster's engine can run the same `prepare`, `population.train_folder` and `finish`
+on many machines. Here one process does: programs are traced one after another, in the order of training, compiled side
+by side in threads, and trained as they are ready; finished teams are scored and written while the next ones train.
+
+    OUT/runs/NAME/      finished runs
+    OUT/jobs/NAME/      populations in training
+    OUT/slices.json     sessions of work: seconds, device, versions
+"""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillAtWork
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpmac import experiments
+from dpmac.config import Budget, RunConfig, require, to_json
+from dpmac.results import records, store
+from dpmac.runner import finish, population
+from dpmac.runner.population import Progress
+from dpmac.runner.train import Program
+
+TRACING = threading.Lock()
+"""Tracing holds Python's lock anyway: one at a time, the first in order is ready first."""
+
+
+class Job(NamedTuple):
+    """A population that has still to be trained, or to be finished."""
+
+    folder: Path
+    config: RunConfig
+    names: dict[tuple[Budget, int], str]
+    """Of the runs."""
+
+    @property
+    def work(self) -> float:
+        """Rows that its updates go through, which is about what training costs."""
+        learning, program = self.config.learning, Program.of(self.config)
+        rows = learning.batch * (program.task.horizon + 1) * program.task.agents
+        return len(self.names) * program.iterations * learning.updates * rows
+
+
+class Status(NamedTuple):
+    """Where the whole work stands after an evaluation."""
+
+    job: Job
+    index: int
+    jobs: int
+    piece: Progress
+    share: float
+    """Of the work that was still to be done when this session began."""
+    seconds: float
+    left: float
+    """Seconds, as far as can be told."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to go about it."""
+
+    final_episodes: int
+    time_limit: float = float("inf")
+    """Seconds after which to stop, between two evaluations, with everything saved."""
+    checkpoint_seconds: float = 300.0
+    most_at_once: int = 0
+    compilers: int = 0
+    """Programs compiled side by side; 0: half of the cores."""
+    after_each: Callable[[], None] = lambda: None
+    """Called when the runs of a population have got their folders, beside training."""
+
+
+# Planning -------------------------------------------------------------------------------------------------------------
+
+
+def plan(out: Path, wanted: Mapping[str, RunConfig]) -> list[Job]:
+    """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile."""
+    done = records.read(out).runs if out.exists() else {}
+    begun, fresh = [], []
+    for name, config in wanted.items():
+        for found in (record for key, record in done.items() if key in experiments.run_names(name, config).values()):
+            check_same(out, found.config, config)
+        missing = {key: run for key, run in experiments.run_names(name, config).items() if run not in done}
+        for job in jobs_begun(out, name):
+            check_same(out, job.config, config)
+            if missing.keys() & job.names.keys():
+                begun.append(job)
+                missing = {key: run for key, run in missing.items() if key not in job.names}
+            elif all(run in done for run in job.names.values()):
+                shutil.rmtree(job.folder)  # a process was killed between its last run's folder and this
+        fresh += [new_job(out, name, part) for part in products(config, missing)]
+    return begun + sorted(fresh, key=lambda job: job.work)
+
+
+def check_same(out: Path, found: RunConfig, wanted: RunConfig) -> None:
+    """Bad input where a folder holds runs of the same names that were trained otherwise."""
+
+    def rest(config: RunConfig) -> Any:
+        return {key: value for key, value in to_json(config).items() if key not in ("budgets", "seeds")}
+
+    differing = [key for key, value in rest(wanted).items() if rest(found)[key] != value]
+    require(
+        not differing,
+        f"{out} holds runs of {found.task}, {found.method} with another {', '.join(differing)}; choose another --out",
+    )
+
+
+def new_job(out: Path, name: str, config: RunConfig) -> Job:
+    folder = out / "jobs" / f"{name}.{store.digest(config)[:8]}"
+    return Job(folder, config, experiments.run_names(name, config))
+
+
+def jobs_begun(out: Path, name: str) -> list[Job]:
+    """Jobs of a population that a session before this one has begun."""
+    folders = [path for path in sorted((out / "jobs").glob(f"{name}.*")) if (path / "config.json").exists()]
+    configs = [store.load_config(folder) for folder in folders]
+    return [
+        Job(folder, config, experiments.run_names(name, config))
+        for folder, config in zip(folders, configs, strict=True)
+    ]
+
+
+def products(config: RunConfig, missing: Mapping[tuple[Budget, int], str]) -> list[RunConfig]:
+    """Configurations that cover exactly the missing runs: budgets that lack the same seeds go together."""
+    budgets: dict[tuple[int, ...], list[Budget]] = {}
+    for budget in config.budgets:
+        seeds = tuple(seed for seed in config.seeds if (budget, seed) in missing)
+        if seeds:
+            budgets.setdefault(seeds, []).append(budget)
+    return [dataclasses.replace(config, budgets=tuple(group), seeds=seeds) for seeds, group in budgets.items()]
+
+
+# Doing ----------------------------------------------------------------------------------------------------------------
+
+
+def prepare(job: Job, options: Options) -> float:
+    """Create a job's folder if it is new, and compile its programs; seconds that this took.
+
+    JAX keeps what is compiled here, and training finds it there.
+    """
+    clock = time.monotonic()
+    with TRACING:
+        if not (job.folder / "config.json").exists():
+            population.create(job.folder, job.config)
+        program, runs = population.check(job.config), population.runs_of(job.config)
+        size = population.recorded_size(job.folder) or population.side_by_side(program, len(runs), options.most_at_once)
+        lowered = []
+        for part in {len(group): group for group in population.groups_of(runs, size)}.values():
+            keys, level = population.keys_of(part), population.levels_of(job.config, program, part)
+            states = jax.eval_shape(partial(population.start, program), keys)
+            tables = population.tables_of(job.config, program, part, 0.0)
+            lowered.append(population.start.lower(program, keys))
+            lowered.append(population.advance.lower(program, states, tables, level, jnp.asarray(1)))
+    for item in lowered:
+        item.compile()
+    return time.monotonic() - clock
+
+
+def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
+    """Do the jobs, with a `Status` after each evaluation; ends early, everything saved, when the time is up."""
+    began = time.monotonic()
+    compilers = options.compilers or max(1, (os.cpu_count() or 2) // 2)
+    (out / "runs").mkdir(parents=True, exist_ok=True)
+    total = sum(job.work for job in jobs)
+    done, endings = 0.0, []
+
+    def left() -> float:
+        return options.time_limit - (time.monotonic() - began)
+
+    def end(job: Job, facts: dict[str, Any]) -> None:
+        finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts)
+        options.after_each()
+
+    pool = ThreadPoolExecutor(compilers)
+    with store.locked(out), ThreadPoolExecutor(1) as finisher:
+        ready = [pool.submit(prepare, job, options) for job in jobs]
+        try:
+            for index, job in enumerate(jobs):
+                compiled = wait(ready[index], left())
+                if compiled is None:
+                    return
+                trained, pieces = (
+                    0.0,
+                    population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once),
+                )
+                for piece in pieces:
+                    trained += piece.seconds
+                    part = (piece.group + piece.step / piece.steps) / piece.groups
+                    share = (done + job.work * part) / total
+                    seconds = time.monotonic() - began
+                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share)
+                    if left() <= 0 and piece.step < piece.steps:
+                        pieces.close()  # type: ignore[attr-defined]
+                        return
+                done += job.work
+                facts = {"train_seconds": round(trained, 1), "compile_seconds": round(compiled, 1), **device()}
+                endings.append(finisher.submit(end, job, facts))
+                for ending in endings:
+                    if ending.done():
+                        ending.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
+            for ending in endings:
+                ending.result()
+
+
+def wait(ready: Future[float], seconds: float) -> float | None:
+    """The result, or nothing if the time is up before."""
+    try:
+        return ready.result(None if seconds == float("inf") else max(0.0, seconds))
+    except StillAtWork:
+        return None
+
+
+def device() -> dict[str, Any]:
+    """What trains."""
+    devices = jax.local_devices()
+    return {"device": devices[0].device_kind, "devices": len(devices)}
+
+
+def machine() -> dict[str, Any]:
+    """What a result depends on besides its configuration."""
+    packages = ("dpmac", "jax", "jaxlib", "equinox", "optax", "numpy", "dp-accounting")
+    return {
+        **device(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in packages},
+        },
+    }
+
+
+class Slice:
+    """The record of one session of work in slices.json: written as it goes, so that a kill loses seconds of it."""
+
+    def __init__(self, out: Path, command: str):
+        self.path = out / "slices.json"
+        out.mkdir(parents=True, exist_ok=True)
+        self.before = store.read_json(self.path) if self.path.exists() else []
+        self.began, self.written = time.monotonic(), 0.0
+        self.facts = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **machine()}
+
+    def write(self, runs: int, every: float = 0.0) -> None:
+        """Note the time so far and how many runs were trained to their end, unless it was noted just now."""
+        now = time.monotonic()
+        if now - self.written >= every:
+            self.written = now
+            entry = {**self.facts, "seconds": round(now - self.began, 1), "runs": runs}
+            store.write_json(self.path, [*self.before, entry])
+
+    @property
+    def seconds(self) -> float:
+        """Over all sessions."""
+        return sum(item["seconds"] for item in self.before) + time.monotonic() - self.began

@@ -57,6 +57,8 @@ class Channel:
     """Noisy copies of one message: 1 broadcasts one noisy message; one per recipient draws fresh noise for each."""
     period: int = 1
     """Steps from one release to the next; receivers hold the last one in between. 0: once, at the first step."""
+    rounds: int = 1
+    """Exchanges before each step, every one a release of its own; for protocols that make several."""
     sample_rate: float = 0.0
     """γ₁: at step t the sender draws ⌊γ₁·(t+1)⌋ of its t+1 transitions without replacement; 0: the current one."""
     recipient_rate: float = 1.0
@@ -72,6 +74,8 @@ class Channel:
         require(whole(self.symbols, 2, 256), f"symbols must be a whole number from 2 to 256, not {self.symbols}")
         require(whole(self.copies, 1), f"copies must be a whole number from 1, not {self.copies}")
         require(whole(self.period, 0), f"period must be a whole number from 0 (once), not {self.period}")
+        require(whole(self.rounds, 1, 16), f"rounds must be a whole number from 1 to 16, not {self.rounds}")
+        require(self.rounds == 1 or self.sample_rate == 0, "a sender that samples its past makes one round a step")
         require(0 <= self.sample_rate <= 1, f"sample_rate must lie in [0, 1], not {self.sample_rate}")
         require(0 < self.recipient_rate <= 1, f"recipient_rate must lie in (0, 1], not {self.recipient_rate}")
         require(self.sample_rate == 0 or self.mechanism == "gaussian", "only the gaussian channel samples transitions")
@@ -83,7 +87,7 @@ class Channel:
 
     def uses(self, horizon: int) -> int:
         """Releases in an episode of this many steps."""
-        return 1 if self.period == 0 else math.ceil(horizon / self.period)
+        return self.rounds * (1 if self.period == 0 else math.ceil(horizon / self.period))
 
     def recipients(self, others: int) -> int:
         """How many of so many others a message goes to; never none."""
@@ -101,7 +105,7 @@ class Channel:
     def rates(self, horizon: int) -> tuple[float, ...]:
         """Share of the existing transitions that each release of an episode draws; 1 unless the sender samples."""
         steps = range(0, horizon, self.period or horizon)
-        return tuple(self.draws(step) / (step + 1) if self.sample_rate else 1.0 for step in steps)
+        return tuple(self.draws(step) / (step + 1) if self.sample_rate else 1.0 for step in steps) * self.rounds
 
 
 @dataclass(frozen=True)

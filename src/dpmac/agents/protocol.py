@@ -25,6 +25,9 @@ class Sizes(NamedTuple):
     message: int
     """Numbers in a message: what `send` must return and what each row of an inbox holds."""
     networks: Networks
+    place: Place = "sender"
+    """Where the channel stands. At the sender a claim covers everything that leaves an agent, so whom a message goes to
+    and when must not depend on data."""
 
 
 class Protocol(eqx.Module):
@@ -34,6 +37,8 @@ class Protocol(eqx.Module):
     """Whether anything is sent at all; a budget makes no sense otherwise."""
     sequential: ClassVar[bool] = False
     """Whether messages depend on the actor's memory, so that an episode must be replayed step by step."""
+    ponders: ClassVar[bool] = False
+    """Whether a sequential protocol has `ponder`, and so can exchange messages in several rounds before each step."""
     needs_values: ClassVar[bool] = False
     """Whether `auxiliary` reads action values, which a learner without a joint critic cannot give."""
     private_at: ClassVar[Place] = "sender"
@@ -66,9 +71,20 @@ class Protocol(eqx.Module):
         """What enters the actor (heard,) from the messages of the others (other, message); those not masked arrived."""
         raise NotImplementedError
 
+    def ponder(self, heard: Array, memory: Array) -> Array:
+        """The memory (width,) from which the next round is spoken and read, after what this one brought."""
+        raise NotImplementedError
+
     @staticmethod
-    def auxiliary(members: Any, episode: Any, values: Callable | None, key: Array) -> tuple[Array, dict[str, Array]]:
-        """A loss of the protocol's own for a batch, and what to report of it."""
+    def auxiliary(
+        members: Any, episode: Any, logits: Array, values: Callable, key: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """A loss of the protocol's own for a batch, and what to report of it.
+
+        members (agent, …); episode and logits (time, agent, episode, …). values(observations, actions) gives Q (time,
+        agent, episode) by every agent's critic, of actions (time, agent, episode, action) or for each critic its own
+        (critic, time, agent, episode, action). Only a protocol that `needs_values` may rely on it.
+        """
         return jnp.zeros(()), {}
 
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
@@ -110,6 +126,9 @@ class Silent(Protocol):
 BUILT_IN = {
     "dpmac": "dpmac.agents.dpmac:Dpmac",
     "maddpg": "dpmac.agents.protocol:Silent",
+    "tarmac": "dpmac.agents.tarmac:Tarmac",
+    "i2c": "dpmac.agents.i2c:I2C",
+    "commnet": "dpmac.agents.commnet:CommNet",
 }
 """Names of methods, each a protocol on the same learner; imported when asked for."""
 

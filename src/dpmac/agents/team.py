@@ -45,8 +45,11 @@ class Memory(NamedTuple):
 
     hidden: Array
     """(agent, width) of the actors."""
+    thought: Array
+    """(agent, width) what receivers read with: `hidden`, or what they made of it in the rounds of the last exchange."""
     released: Array
-    """(agent, message) or (agent, other, message): the last messages that left the agents, as they left."""
+    """(agent, message) or (agent, other, message): the last messages that left the agents, as they left; several rounds
+    stand side by side in the last axis."""
     recipients: Array
     """(agent, other) who received them."""
     history: Array
@@ -76,7 +79,7 @@ class Team(eqx.Module):
         spec, others = self.channel.spec, self.agents - 1
         shape = (episodes, self.uses, self.agents)
         if spec.place == "receiver":
-            chance = self.hearing.draw(channel_key, (episodes, self.horizon + 1, self.agents))
+            chance = self.hearing.draw(channel_key, (episodes, (self.horizon + 1) * spec.rounds, self.agents))
         else:
             chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
         count = max(1, round(spec.recipient_rate * others)) if others else 0
@@ -118,7 +121,8 @@ class Team(eqx.Module):
         copies = () if spec.copies == 1 else (others,)
         return Memory(
             jnp.zeros((self.agents, self.width)),
-            jnp.zeros((self.agents, *copies, size)),
+            jnp.zeros((self.agents, self.width)),
+            jnp.zeros((self.agents, *copies, spec.rounds * size)),
             jnp.ones((self.agents, others), bool),
             jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
             jnp.zeros((), jnp.int32),
@@ -128,27 +132,41 @@ class Team(eqx.Module):
         """Logits (agent, action) after hearing what was sent one step before."""
         inbox, mask = self.deliver(memory.released, memory.recipients, level)
         inbox = jnp.where(memory.time > 0, inbox, 0.0)
-        noise = pick(chance.channel, memory.time) if self.channel.spec.place == "receiver" else None
-        heard = self.receive(inbox, mask, observations, memory.hidden, noise, level)
+        spec = self.channel.spec
+        noise = pick(chance.channel, (memory.time + 1) * spec.rounds - 1) if spec.place == "receiver" else None
+        heard = self.receive(inbox, mask, observations, memory.thought, noise, level)
         logits, hidden = jax.vmap(lambda member, o, q, h: member.actor(o, q, h))(
             self.members, observations, heard, memory.hidden
         )
         return logits, memory._replace(hidden=hidden)
 
     def speak(self, memory: Memory, observations: Array, actions: Array, chance: Chance, level: Level) -> Memory:
-        """Release messages about this step's observations (agent, feature) and actions (agent,), if it is time to."""
-        use = jnp.asarray(np.cumsum(self.sends) - 1)[memory.time]
-        spec, history = self.channel.spec, memory.history
-        raw = self.compose(
-            observations, actions, memory.hidden, pick(chance.sender, memory.time if spec.sample_rate else use)
-        )
-        if spec.sample_rate:
-            history = history.at[memory.time].set(raw)
-            raw = jnp.einsum("it,tid->id", chance.subset[use], history)
-        noise = pick(chance.channel, use) if spec.place == "sender" else None
+        """Release messages about this step's observations (agent, feature) and actions (agent,), if it is time to.
+
+        With several rounds, all but the last are heard at once, and what is made of them shapes the next.
+        """
+        spec, history, thought, released = self.channel.spec, memory.history, memory.hidden, []
+        use = jnp.asarray(np.cumsum(self.sends) - 1)[memory.time] * spec.rounds
+        for turn in range(spec.rounds):
+            if turn > 0:
+                inbox, mask = self.deliver(released[-1], chance.recipients[use], level)
+                at = (memory.time + 1) * spec.rounds + turn - 1
+                noise = pick(chance.channel, at) if spec.place == "receiver" else None
+                heard = self.receive(inbox, mask, observations, thought, noise, level)
+                thought = jax.vmap(lambda member, c, h: member.protocol.ponder(c, h))(self.members, heard, thought)
+                use = use + 1
+            raw = self.compose(
+                observations, actions, thought, pick(chance.sender, memory.time if spec.sample_rate else use)
+            )
+            if spec.sample_rate:
+                history = history.at[memory.time].set(raw)
+                raw = jnp.einsum("it,tid->id", chance.subset[use], history)
+            noise = pick(chance.channel, use) if spec.place == "sender" else None
+            released.append(self.release(raw, noise, level))
         send = jnp.asarray(self.sends)[memory.time]
         return memory._replace(
-            released=jnp.where(send, self.release(raw, noise, level), memory.released),
+            thought=jnp.where(send, thought, memory.hidden),
+            released=jnp.where(send, jnp.concatenate(released, axis=-1), memory.released),
             recipients=jnp.where(send, chance.recipients[use], memory.recipients),
             history=history,
             time=memory.time + 1,
@@ -160,14 +178,14 @@ class Team(eqx.Module):
         """Logits (time, agent, episode, action) that the team would have had in recorded episodes.
 
         observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), chance (episode, …), level
-        (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one because
-        the recurrent layer takes all of them at once, with each agent's weights.
+        (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one
+        because the recurrent layer takes all of them at once, with each agent's weights.
         """
         hear = self.replay_stepwise if self.members.protocol.sequential else self.replay
         per_episode = 0 if level.amount.ndim == 2 else None
         heard = jax.vmap(hear, in_axes=(2, 2, 0, per_episode), out_axes=2)(observations, actions, chance, level)
         if self.members.protocol.sequential:
-            return heard
+            return heard[0]
         return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(
             self.members, observations, heard
         )
@@ -192,15 +210,16 @@ class Team(eqx.Module):
             inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), level
         )
 
-    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
-        """Logits (time, agent, action) in one recorded episode, step after step as in a rollout."""
+    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> tuple[Array, Array]:
+        """Logits (time, agent, action) and the actors' memories (time, agent, width) in one recorded episode, step
+        after step as in a rollout."""
         missing = len(observations) - len(actions)
         actions = jnp.concatenate([actions, jnp.zeros((missing, self.agents), actions.dtype)])
 
-        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, tuple[Array, Array]]:
             observation, action = now
             logits, memory = self.listen(memory, observation, chance, level)
-            return self.speak(memory, observation, action, chance, level), logits
+            return self.speak(memory, observation, action, chance, level), (logits, memory.hidden)
 
         return jax.lax.scan(step, self.start(), (observations, actions))[1]
 
@@ -223,7 +242,8 @@ class Team(eqx.Module):
         return jax.vmap(release)(messages, chance, level)
 
     def deliver(self, released: Array, recipients: Array, level: Level) -> tuple[Array, Array]:
-        """Inboxes (agent, other, message) and masks (agent, other) from what was released, and to whom."""
+        """Inboxes (agent, other, message) and masks (agent, other) from what was released last, and to whom."""
+        released = released[..., -self.channel.size :]
         if self.aware and self.channel.spec.place == "sender":
             read = self.channel.read
             if released.ndim == 3:
@@ -269,10 +289,13 @@ def make_team(
         channel.copies in (1, max(1, shape.agents - 1)),
         f"copies must be 1 (broadcast) or {shape.agents - 1} (fresh noise for each other agent), not {channel.copies}",
     )
+    require(
+        channel.rounds == 1 or kind.ponders, f"method {method} makes one exchange a step, not {channel.rounds} rounds"
+    )
     try:
         size = kind.message_size(networks, **options)
         through = mechanism(channel, size)
-        sizes = Sizes(shape.agents, shape.observation, shape.actions, through.size, networks)
+        sizes = Sizes(shape.agents, shape.observation, shape.actions, through.size, networks, channel.place)
         protocol = kind.create(sizes, **options)
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None

@@ -59,6 +59,8 @@ class Train:
     """1: one noisy message for all. One per recipient: fresh noise for each, and each is counted."""
     period: int = 1
     """Steps between releases; 0: once, at the first step, and held."""
+    rounds: int = 1
+    """Exchanges before each step (tarmac); every one is a release and counted."""
     sample_rate: float = 0.0
     """Share of its past transitions that a sender draws at each step; 0: the current one."""
     recipient_rate: float = 1.0
@@ -130,6 +132,7 @@ class Train:
                 symbols=self.symbols,
                 copies=self.copies,
                 period=self.period,
+                rounds=self.rounds,
                 sample_rate=self.sample_rate,
                 recipient_rate=self.recipient_rate,
                 place=self.noise_at or method.private_at,

@@ -5,6 +5,7 @@ and those of the others from the replay; its gradient reaches agent i's actor an
 the senders of the others. Axes inside an update: (time, agent, episode, feature), as the recurrent layer wants them.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from jax import Array
 from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.layers import Critic, fill
 from dpmac.agents.team import Chance, Team, pick
-from dpmac.config import Learning
+from dpmac.config import Learning, require
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode, Ring
 
@@ -44,6 +45,10 @@ def optimiser(learning: Learning) -> Any:
 
 def init(key: Array, team: Team, observation_size: int, width: int, recurrent: bool, learning: Learning):
     """Networks and optimiser states around a fresh team."""
+    require(
+        not (recurrent and team.members.protocol.needs_values),
+        f"{type(team.members.protocol).__name__} needs the values of single actions, which a recurrent critic lacks",
+    )
     critic = Critic(team.agents * observation_size, team.agents * team.actions, width, recurrent)
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
@@ -83,8 +88,11 @@ def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) ->
 
 def actor_loss(
     team: Team, critics: Critic, batch: Episode, chance: Chance, gumbel: Array, level: Level, penalty: float
-) -> Array:
-    """-Q_i of each agent's own action, averaged over time and episodes and summed over agents, and large logits."""
+) -> tuple[Array, Array]:
+    """-Q_i of each agent's own action, averaged over time and episodes and summed over agents, and large logits.
+
+    With it the logits (T, agent, episode, action).
+    """
     observations = batch.observations[:-1]
     logits = team.unroll(observations, batch.actions, chance, level)
     noisy = logits + gumbel
@@ -92,7 +100,7 @@ def actor_loss(
     recorded = jax.nn.one_hot(batch.actions, team.actions)
     mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
     q = values(critics, observations, jnp.where(mine, own, recorded))
-    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2)))
+    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2))), logits
 
 
 def update(
@@ -116,9 +124,9 @@ def update(
     gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
-        loss = actor_loss(team, critics, batch, chance, gumbel, level, learning.logit_penalty)
+        loss, logits = actor_loss(team, critics, batch, chance, gumbel, level, learning.logit_penalty)
         extra, report = team.members.protocol.auxiliary(
-            team.members, batch, lambda observations, actions: values(critics, observations, actions), auxiliary_key
+            team.members, batch, logits, partial(values, critics), auxiliary_key
         )
         return loss + extra, report
 
@@ -137,15 +145,18 @@ def update(
 def describe(team: Team, episode: Episode, chance: Chance, level: Level) -> dict[str, Array]:
     """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
     one_hot = jax.nn.one_hot(episode.actions, team.actions)
-    hidden = jnp.zeros((team.agents, team.width))
+    observations = episode.observations[:-1]
+    hidden = jnp.zeros((len(observations), team.agents, team.width))
+    if team.members.protocol.sequential:
+        hidden = team.replay_stepwise(observations, episode.actions, chance, level)[1]
     sender = jax.tree.map(lambda x: x[0], chance.sender)
-    raw = jax.vmap(team.compose, in_axes=(0, 0, None, None))(episode.observations[:-1], episode.actions, hidden, sender)
+    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, hidden, sender)
     clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
     norm = jnp.linalg.norm(raw, axis=-1)
     signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
     noise = jnp.mean(team.channel.size * level.amount**2)
-    extra = jax.vmap(jax.vmap(lambda member, o, a: member.protocol.describe(o, a, hidden[0])), in_axes=(None, 0, 0))(
-        team.members, episode.observations[:-1], one_hot
+    extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
+        team.members, observations, one_hot, hidden
     )
     return {
         "message_norm": jnp.mean(norm),

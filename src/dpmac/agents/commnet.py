@@ -1,0 +1,27 @@
+"""CommNet (Sukhbaatar, Szlam, Fergus, NeurIPS 2016): everybody hears the mean of the others' messages."""
+
+import jax
+import jax.numpy as jnp
+
+from dpmac.agents.layers import Linear
+from dpmac.agents.protocol import Protocol
+
+
+class CommNet(Protocol):
+    hidden: Linear
+    message: Linear
+
+    @classmethod
+    def create(cls, sizes):
+        width = sizes.networks.message_hidden
+        return cls(hidden=Linear(sizes.observation, width), message=Linear(width, sizes.message))
+
+    @property
+    def heard(self):
+        return self.message.weight.shape[-1]
+
+    def send(self, observation, action, memory, chance):
+        return self.message(jax.nn.relu(self.hidden(observation)))
+
+    def receive(self, inbox, mask, observation, memory):
+        return mask @ inbox / jnp.maximum(jnp.sum(mask), 1)

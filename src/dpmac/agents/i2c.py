@@ -1,0 +1,156 @@
+"""I2C (Ding, Huang, Lu, NeurIPS 2020): agents that learn, from what the joint critic knows, whom it is worth to ask.
+
+Agent i should ask agent j where j's action matters to its own. The joint critic says how much: with
+P(a_i, a_j) ∝ exp(Q_i(a_i, a_j, …) / τ), the effect of j is KL(P(a_i | a_j) ‖ P(a_i)). A prior network learns from
+i's own observation which effects are large, and is asked instead of the critic in execution.
+
+Who is asked learns something about the asker. Where the channel stands at the sender, its claim covers all that leaves
+an agent; so there everybody is always asked, and there is no prior.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.agents.layers import Gru, Linear
+from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.config import Networks
+
+
+class Prior(eqx.Module):
+    """b(o, k): whether to ask other k, from one's own observation."""
+
+    hidden: Linear
+    belief: Linear
+
+    def __init__(self, observation: int, others: int, width: int):
+        self.hidden = Linear(observation + others, width)
+        self.belief = Linear(width, 1)
+
+    def __call__(self, observation: Array, others: int) -> Array:
+        """Logits (other,) of asking."""
+        given = jnp.concatenate([jnp.tile(observation, (others, 1)), jnp.eye(others)], axis=1)
+        return self.belief(jax.nn.relu(self.hidden(given)))[:, 0]
+
+
+class I2C(Protocol):
+    """Those asked reply with their encoded observation; replies are encoded in the order of asking."""
+
+    shared: Linear
+    reply: Linear
+    listener: Gru
+    prior: Prior | None
+    others: int = eqx.field(static=True)
+    percentile: float = eqx.field(static=True)
+    temperature: float = eqx.field(static=True)
+    weight: float = eqx.field(static=True)
+
+    needs_values = True
+    private_at = "receiver"
+
+    @classmethod
+    def create(cls, sizes: Sizes, percentile: float = 80.0, temperature: float = 1.0, weight: float = 0.01) -> Self:
+        """percentile: of the effects in a batch, above which asking is right. temperature: τ. weight: of the
+        divergence of the policy from P(a_i | a_j, …). The paper's code has 80, 1 and 0.01."""
+        if not (0 <= percentile <= 100 and temperature > 0 and weight >= 0):
+            raise TypeError("percentile must lie in [0, 100], temperature above 0 and weight at least at 0")
+        width, others = sizes.networks.message_hidden, sizes.agents - 1
+        return cls(
+            shared=Linear(sizes.observation, width),
+            reply=Linear(width, sizes.message),
+            listener=Gru(sizes.message, width),
+            prior=Prior(sizes.observation, others, width) if sizes.place == "receiver" else None,
+            others=others,
+            percentile=percentile,
+            temperature=temperature,
+            weight=weight,
+        )
+
+    @classmethod
+    def message_size(cls, networks: Networks, **options: Any) -> int:
+        return networks.message_size
+
+    @property
+    def heard(self) -> int:
+        return self.shared.weight.shape[-1]
+
+    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
+        return self.reply(jax.nn.relu(self.shared(observation)))
+
+    def asks(self, observation: Array) -> Array:
+        """Whether each of the others (other,) is asked; no gradient flows, the prior learns from its labels alone."""
+        return jnp.ones(self.others, bool) if self.prior is None else self.prior(observation, self.others) > 0
+
+    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+        def hear(heard: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
+            reply, there = now
+            return jnp.where(there, self.listener(reply, heard), heard), None
+
+        return jax.lax.scan(hear, jnp.zeros(self.heard), (inbox, mask & self.asks(observation)))[0]
+
+    @staticmethod
+    def auxiliary(
+        members: Any, episode: Any, logits: Array, values: Callable, key: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """The prior's cross entropy with its labels, and the policies' divergence from what the critics imply.
+
+        Both at one step of each episode and for one other of each agent, drawn at random, so that this costs about as
+        much as one more pass of the critics, whatever the number of agents.
+        """
+        protocol: I2C = members.protocol
+        agents, count = logits.shape[1:3]
+        time_key, other_key = jax.random.split(key)
+        time = jax.random.randint(time_key, (count,), 0, len(logits))
+        other = jax.random.randint(other_key, (agents, count), 0, max(protocol.others, 1))
+
+        def now(x: Array) -> Array:
+            return jax.vmap(lambda x, t: x[t], in_axes=(2, 0), out_axes=1)(x, time)
+
+        observations, actions, logits = now(episode.observations), now(episode.actions), now(logits)
+        partner = (jnp.arange(agents)[:, None] + 1 + other) % agents
+        scores = pair_values(values, observations, actions, partner, logits.shape[-1]) / protocol.temperature
+        taken = jnp.take_along_axis(actions, partner, axis=0).astype(int)
+        informed, effect = causal_effect(scores, taken)
+        policy = jax.nn.log_softmax(logits)
+        regulariser = jnp.sum(jnp.exp(policy) * (policy - informed), axis=-1)
+        loss = protocol.weight * jnp.sum(jnp.mean(regulariser, axis=1))
+        asks, report = jnp.ones(agents), {"effect": jnp.mean(effect)}
+        if protocol.prior is not None:
+            beliefs = jax.vmap(lambda prior, o: jax.vmap(lambda x: prior(x, protocol.others))(o))(
+                protocol.prior, observations
+            )
+            label = effect >= jnp.percentile(effect, protocol.percentile)
+            belief = jnp.take_along_axis(beliefs, other[..., None], axis=-1)[..., 0]
+            loss += jnp.sum(jnp.mean(jax.nn.softplus(jnp.where(label, -belief, belief)), axis=1))
+            asks = jnp.mean(beliefs > 0, axis=(1, 2))
+        return loss, report | {f"asks_{agent}": asks[agent] for agent in range(agents)}
+
+
+def pair_values(values: Callable, observations: Array, actions: Array, partner: Array, count: int) -> Array:
+    """Q_i (agent, episode, own, other's) for every pair of actions of agent i and its partner, the rest as recorded.
+
+    observations (agent, episode, feature), actions (agent, episode), partner (agent, episode).
+    """
+    agents = len(partner)
+    own, theirs = jnp.divmod(jnp.arange(count**2), count)
+    who = jnp.arange(agents)
+    is_own = (who == who[:, None])[:, None, :, None]  # (critic, 1, agent, 1)
+    is_partner = (partner[:, None] == who[:, None])[:, None]  # (critic, 1, agent, episode)
+    pairs = (None, slice(None), None, None)
+    joint = jnp.where(is_own, own[pairs], jnp.where(is_partner, theirs[pairs], actions))
+    found = values(jnp.broadcast_to(observations, (count**2, *observations.shape)), jax.nn.one_hot(joint, count))
+    return jnp.moveaxis(found, 0, -1).reshape(*partner.shape, count, count)
+
+
+def causal_effect(scores: Array, taken: Array) -> tuple[Array, Array]:
+    """log P(a_i | a_j) (…, own) for the action that the other took (…), and KL(P(a_i | a_j) ‖ P(a_i)) (…).
+
+    scores (…, own, other's) are Q / τ; P(a_i) sums the joint soft-max over the other's actions.
+    """
+    informed = jax.nn.log_softmax(jnp.take_along_axis(scores, taken[..., None, None], axis=-1)[..., 0])
+    alone = jax.nn.log_softmax(jax.nn.logsumexp(scores, axis=-1))
+    return informed, jnp.sum(jnp.exp(informed) * (informed - alone), axis=-1)

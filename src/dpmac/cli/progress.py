@@ -1,12 +1,13 @@
 """What a person sees of a run while it trains, and where else its numbers go."""
 
 import os
+import signal
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
@@ -36,10 +37,10 @@ def warn(folder: Path) -> None:
 
 
 def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger]) -> None:
-    """Train to the end, showing progress; on Ctrl-C save and say how to go on."""
+    """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)
     begun, shown = time.monotonic(), 0.0
-    try:
+    with Interrupt() as interrupt:
         for piece in pieces:
             for log in loggers:
                 log(piece.rows)
@@ -47,10 +48,28 @@ def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logge
             if not quiet and (last or time.monotonic() - shown > (1.0 if console.is_terminal else 10.0)):
                 shown = time.monotonic()
                 console.print(line(piece, shown - begun), highlight=False, end="\r" if live(console, last) else "\n")
-    except KeyboardInterrupt:
-        pieces.close()  # type: ignore[attr-defined]
-        console.print(f"\nsaved; go on with: dpmac resume {folder}")
-        raise
+            if interrupt.asked and not last:
+                pieces.close()  # type: ignore[attr-defined]
+                console.print(f"saved; go on with: dpmac resume {folder}", highlight=False)
+                raise KeyboardInterrupt
+
+
+class Interrupt:
+    """Ctrl-C once asks for an end; twice is the usual interruption, which leaves the last checkpoint."""
+
+    asked = False
+
+    def __enter__(self) -> Self:
+        self.usual = signal.signal(signal.SIGINT, self.ask)
+        return self
+
+    def ask(self, *_: Any) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, self.usual)
+        print("\nstopping after this piece; Ctrl-C again stops at once", file=sys.stderr)
+
+    def __exit__(self, *_: Any) -> None:
+        signal.signal(signal.SIGINT, self.usual)
 
 
 def live(console: Console, last: bool) -> bool:

@@ -103,16 +103,22 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def append_metrics(folder: Path, rows: Iterable[Metric]) -> None:
-    """Add rows to metrics.csv."""
-    path = folder / "metrics.csv"
+def as_csv(rows: Iterable[tuple]) -> str:
+    """Lines of metrics.csv."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if not path.exists():
-        writer.writerow(METRICS_HEADER)
-    writer.writerows([(row.step, row.budget, row.seed, row.name, f"{row.value:.7g}") for row in rows])
-    with open(path, "a") as file:
-        file.write(text.getvalue())
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def lines_of(rows: Iterable[Metric]) -> str:
+    """Metrics as lines of metrics.csv."""
+    return as_csv((row.step, row.budget, row.seed, row.name, f"{row.value:.7g}") for row in rows)
+
+
+def append_metrics(folder: Path, rows: Iterable[Metric]) -> None:
+    """Add rows to metrics.csv, which `rewind_metrics` began."""
+    with open(folder / "metrics.csv", "a") as file:
+        file.write(lines_of(rows))
         file.flush()
         os.fsync(file.fileno())
 
@@ -133,9 +139,5 @@ def read_metrics(folder: Path) -> list[Metric]:
 
 
 def rewind_metrics(folder: Path, keep: Iterable[Metric]) -> None:
-    """Replace metrics.csv by these rows."""
-    path = folder / "metrics.csv"
-    rows = list(keep)
-    path.unlink(missing_ok=True)
-    if rows:
-        append_metrics(folder, rows)
+    """Replace metrics.csv as a whole by these rows."""
+    write_aside(folder / "metrics.csv", (as_csv([METRICS_HEADER]) + lines_of(keep)).encode())

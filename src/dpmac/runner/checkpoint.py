@@ -1,11 +1,10 @@
 """Trees of arrays as safetensors plus JSON, never pickle; what does not fit is refused by name.
 
-A checkpoint is `NAME.safetensors` and `NAME.json`, which holds the first one's digest, the configuration's digest and
-the place in the run. The JSON is replaced last, so that a crash leaves the state before or the state after.
+A checkpoint is `NAME-DIGEST.safetensors` and `NAME.json`, which holds that digest, the configuration's, the place in
+the run, and a seal over all this. The JSON is replaced last, so that a crash leaves the state before or that after.
 """
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from dpmac.config import BadInput, require
+from dpmac.config import BadInput, dumps, require
 from dpmac.results import store
 
 
@@ -50,40 +49,42 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], name: str) -> Any:
     return jax.tree_util.tree_unflatten(structure, found)
 
 
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def save(folder: Path, name: str, tree: Any, place: dict[str, Any]) -> None:
     """Write a checkpoint; the one before it is intact until this one is complete."""
     data = safetensors.numpy.save(flatten(tree))
-    mark = hashlib.blake2b(data, digest_size=16).hexdigest()
-    tensors = folder / f"{name}-{mark}.safetensors"
+    tensors = folder / f"{name}-{digest(data)}.safetensors"
     store.write_aside(tensors, data)
-    store.write_json(folder / f"{name}.json", {"tensors": tensors.name, "digest": mark, **place})
-    for old in folder.glob(f"{name}-*.safetensors"):
+    place = {"digest": digest(data), **place}
+    store.write_json(folder / f"{name}.json", {**place, "seal": digest(dumps(place).encode())})
+    for old in (*folder.glob(f"{name}-*.safetensors"), *folder.glob(f".{name}*.aside")):
         if old != tensors:
             old.unlink()
 
 
-def place_of(folder: Path, name: str) -> dict[str, Any] | None:
-    """Where a checkpoint stands in the run, or nothing if there is none."""
+def place_of(folder: Path, name: str, config_digest: str) -> dict[str, Any] | None:
+    """Where a checkpoint stands in the run, or nothing if there is none; a damaged or foreign one is refused."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
     place = store.read_json(path)
-    require(isinstance(place, dict) and {"tensors", "digest", "config"} <= set(place), f"{path} is damaged")
+    seal = place.pop("seal", None) if isinstance(place, dict) else None
+    require(seal == digest(dumps(place).encode()), f"{path} is truncated or altered")
+    require(place["config"] == config_digest, f"{path} belongs to another configuration")
     return place
 
 
-def load(folder: Path, name: str, like: Any, config_digest: str) -> Any:
-    """The tree of a checkpoint, of the shape of `like`; a damaged or foreign one is refused."""
-    place = place_of(folder, name)
-    require(place is not None, f"{folder} holds no checkpoint {name}")
-    assert place is not None
-    require(place["config"] == config_digest, f"{folder / name} belongs to another configuration")
-    path = folder / os.path.basename(str(place["tensors"]))
+def load(folder: Path, name: str, like: Any, place: dict[str, Any]) -> Any:
+    """The tree of a checkpoint at its `place_of`, of the shape of `like`; a damaged one is refused."""
+    path = folder / f"{name}-{place['digest']}.safetensors"
     try:
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    require(hashlib.blake2b(data, digest_size=16).hexdigest() == place["digest"], f"{path} is truncated or altered")
+    require(digest(data) == place["digest"], f"{path} is truncated or altered")
     try:
         return unflatten(like, safetensors.numpy.load(data), str(path))
     except safetensors.SafetensorError as error:

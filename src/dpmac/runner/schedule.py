@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpmac import experiments
+from dpmac import __version__, experiments
 from dpmac.config import Budget, RunConfig, require, to_json
 from dpmac.results import records, store
 from dpmac.runner import finish, population
@@ -153,8 +153,6 @@ def prepare(job: Job, options: Options) -> float:
     """
     clock = time.monotonic()
     with TRACING:
-        if not (job.folder / "config.json").exists():
-            population.create(job.folder, job.config)
         program, runs = population.check(job.config), population.runs_of(job.config)
         size = population.recorded_size(job.folder) or population.side_by_side(program, len(runs), options.most_at_once)
         lowered = []
@@ -164,6 +162,8 @@ def prepare(job: Job, options: Options) -> float:
             tables = population.tables_of(job.config, program, part, 0.0)
             lowered.append(population.start.lower(program, keys))
             lowered.append(population.advance.lower(program, states, tables, level, jnp.asarray(1)))
+    if not (job.folder / "config.json").exists():
+        population.create(job.folder, job.config)
     for item in lowered:
         item.compile()
     return time.monotonic() - clock
@@ -233,16 +233,25 @@ def device() -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What a result depends on besides its configuration."""
-    packages = ("dpmac", "jax", "jaxlib", "equinox", "optax", "numpy", "dp-accounting")
+    packages = ("jax", "jaxlib", "equinox", "optax", "numpy", "dp-accounting")
     return {
         **device(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
         "versions": {
+            "dpmac": __version__,
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in packages},
+            **{name: version(name) for name in packages},
         },
     }
+
+
+def version(package: str) -> str:
+    """The version of an installed package; of one that merely lies on the path it cannot be told."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 class Slice:

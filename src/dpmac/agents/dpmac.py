@@ -56,10 +56,22 @@ class Dpmac(Protocol):
         return mean if self.deterministic else mean + deviation * chance
 
     def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
-        keys, queries, values = self.key(inbox), self.query(inbox), self.value(inbox)
-        weights = masked_softmax(queries @ keys.T / jnp.sqrt(keys.shape[-1]), mask)
-        arrived = jnp.where(mask, 1.0, 0.0)
-        return arrived @ (weights @ values) / jnp.maximum(jnp.sum(arrived), 1.0)
+        """The mean over queries of Σ_j softmax_j(q·k_j/√width) v_j.
+
+        A message is far narrower than its key, query and value, so that products are taken in its own space: q_i·k_j is
+        a bilinear form of messages i and j, and values are mixed before they are made.
+        """
+        form = with_bias(self.query) @ with_bias(self.key).T / jnp.sqrt(self.heard)
+        extended = jnp.concatenate([inbox, jnp.ones_like(inbox[:, :1])], axis=-1)
+        scores = jnp.sum((extended @ form)[:, None] * extended, axis=-1)
+        arrived = jnp.where(mask, 1.0, 0.0)[:, None]
+        weights = jnp.sum(arrived * masked_softmax(scores, mask), axis=0) / jnp.maximum(jnp.sum(arrived), 1.0)
+        return jnp.sum(weights[:, None] * inbox, axis=0) @ self.value.weight + jnp.sum(weights) * self.value.bias
 
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
         return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}
+
+
+def with_bias(layer: Linear) -> Array:
+    """The layer as one matrix (inputs + 1, outputs) for inputs that end in a 1."""
+    return jnp.concatenate([layer.weight, layer.bias[None]])

@@ -49,43 +49,33 @@ def fill(key: Array, network: T) -> T:
 
 
 class Gru(eqx.Module):
-    """A gated recurrent unit; the two products of its three gates are one product each."""
+    """A gated recurrent unit; the two products of its three gates are one product each, and share one bias."""
 
     input: Linear
-    hidden: Linear
+    hidden: Array
 
     def __init__(self, inputs: int, width: int):
         self.input = Linear(inputs, 3 * width)
-        self.hidden = Linear(width, 3 * width)
+        self.hidden = jnp.zeros((width, 3 * width))
 
     def __call__(self, x: Array, memory: Array) -> Array:
         """x (inputs,), memory (width,) ↦ the next memory (width,)."""
-        return gates(self.input(x), self.hidden(memory), memory)[0]
+        _, update, new, _ = gates(self.input(x), memory @ self.hidden)
+        return new + update * (memory - new)
 
     def unroll(self, xs: Array) -> Array:
         """Memories (time, episode, width) after each of the inputs (time, episode, inputs), from an empty memory."""
-        return recur(self.hidden.weight, self.hidden.bias, self.input(xs))
+        return recur(self.input.weight, self.input.bias, self.hidden, xs)
 
 
-def gates(from_input: Array, from_memory: Array, memory: Array) -> tuple[Array, tuple[Array, ...]]:
-    """The next memory (…, width), and what its gradient needs, from the pre-activations (…, 3 · width) of the gates."""
+def gates(from_input: Array, from_memory: Array) -> tuple[Array, Array, Array, Array]:
+    """Reset, update and new (…, width), and the memory's part in new, from pre-activations (…, 3 · width)."""
     x_reset, x_update, x_new = jnp.split(from_input, 3, axis=-1)
     h_reset, h_update, h_new = jnp.split(from_memory, 3, axis=-1)
     reset = jax.nn.sigmoid(x_reset + h_reset)
     update = jax.nn.sigmoid(x_update + h_update)
     new = jnp.tanh(x_new + reset * h_new)
-    reset, update, new = settled((reset, update, new))
-    return new + update * (memory - new), (reset, update, new, h_new)
-
-
-@jax.custom_vjp
-def recur(weight: Array, bias: Array, xs: Array) -> Array:
-    """Memories (time, episode, width) of a gated recurrent unit for projected inputs (time, episode, 3 · width).
-
-    Its gradient is written out because the one that JAX derives adds up the weight's gradient step by step; here it is
-    one product over all steps and episodes, which more than halves the time of a whole update.
-    """
-    return recur_forward(weight, bias, xs)[0]
+    return (*settled((reset, update, new)), h_new)
 
 
 def settled(values: Any) -> Any:
@@ -98,35 +88,58 @@ def unrolled() -> int | bool:
     return 1 if jax.default_backend() == "cpu" else True
 
 
-def recur_forward(weight: Array, bias: Array, xs: Array) -> tuple[Array, tuple]:
-    def step(memory: Array, x: Array) -> tuple[Array, tuple]:
-        following, kept = gates(x, memory @ weight + bias, memory)
-        return settled((following, (following, kept)))
+@jax.custom_vjp
+def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
+    """Memories (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs).
 
-    empty = jnp.zeros((*xs.shape[1:-1], weight.shape[0]), xs.dtype)
-    _, (memories, kept) = jax.lax.scan(step, empty, xs, unroll=unrolled())
-    return memories, (weight, memories, kept)
+    Its gradient is written out because the one that JAX derives keeps every gate of every step and adds up the weights'
+    gradients step by step. Here only the memories are kept, the gates are computed anew, all steps at once, and each
+    weight's gradient is one product over all steps and episodes.
+    """
+    return recur_forward(weight, bias, hidden, xs)[0]
 
 
-def recur_backward(residuals: tuple, gradient: Array) -> tuple[Array, Array, Array]:
-    weight, memories, kept = residuals
+def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Array, ...]]:
+    projected = xs @ weight + bias
+
+    def step(memory: Array, now: Array) -> tuple[Array, Array]:
+        _, update, new, _ = gates(now, memory @ hidden)
+        following = settled(new + update * (memory - new))
+        return following, following
+
+    empty = jnp.zeros((*xs.shape[1:-1], hidden.shape[0]), xs.dtype)
+    _, memories = jax.lax.scan(step, empty, projected, unroll=unrolled())
+    return memories, (weight, hidden, xs, projected, memories)
+
+
+def recur_backward(residuals: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array, Array]:
+    weight, hidden, xs, projected, memories = residuals
+    width = hidden.shape[0]
     before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
 
-    def step(later: Array, now: tuple) -> tuple[Array, tuple[Array, Array]]:
-        (reset, update, new, h_new), memory, outer = now
+    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        from_input, from_memory, memory, outer = now
+        reset, update, new, h_new = gates(from_input, from_memory)
         total = later + outer
         d_new = total * (1 - update) * (1 - new**2)
         d_update = total * (memory - new) * update * (1 - update)
         d_reset = d_new * h_new * reset * (1 - reset)
-        from_memory = jnp.concatenate([d_reset, d_update, d_new * reset], axis=-1)
-        return settled((total * update + from_memory @ weight.T, (from_memory, d_new)))
+        d_memory = settled(jnp.concatenate([d_reset, d_update, d_new * reset], axis=-1))
+        return settled(total * update + d_memory @ hidden.T), (d_memory, settled(d_new))
 
-    start = jnp.zeros_like(memories[0])
-    _, (from_memory, d_new) = jax.lax.scan(step, start, (kept, before, gradient), reverse=True, unroll=unrolled())
-    width = weight.shape[0]
-    from_input = jnp.concatenate([from_memory[..., : 2 * width], d_new], axis=-1)
-    rows = from_memory.reshape(-1, 3 * width)
-    return before.reshape(-1, width).T @ rows, jnp.sum(rows, axis=0), from_input
+    inputs = (projected, before @ hidden, before, gradient)
+    _, (d_memory, d_new) = jax.lax.scan(step, jnp.zeros_like(memories[0]), inputs, reverse=True, unroll=unrolled())
+    # Both products have the same part for reset and update; only that for new differs.
+    both = d_memory[..., : 2 * width]
+    with_one = jnp.concatenate([xs, jnp.ones_like(xs[..., :1])], axis=-1)  # the row of ones makes the bias's gradient
+    d_input = jnp.concatenate([product(with_one, both), product(with_one, d_new)], axis=-1)
+    d_xs = both @ weight[:, : 2 * width].T + d_new @ weight[:, 2 * width :].T
+    return d_input[:-1], d_input[-1], product(before, d_memory), d_xs
+
+
+def product(left: Array, right: Array) -> Array:
+    """Σ over time and episodes of left ⊗ right (time, episode, …)."""
+    return jnp.einsum("tei,tej->ij", left, right)
 
 
 recur.defvjp(recur_forward, recur_backward)
@@ -158,19 +171,17 @@ class Actor(eqx.Module):
 class Critic(eqx.Module):
     """Q(o, a) of one agent from everybody's observations and actions."""
 
-    observation: Linear
-    action: Linear
+    joint: Linear
     hidden: Linear | Gru
     value: Linear
 
-    def __init__(self, observations: int, actions: int, width: int, recurrent: bool):
-        self.observation = Linear(observations, width)
-        self.action = Linear(actions, width)
+    def __init__(self, inputs: int, width: int, recurrent: bool):
+        self.joint = Linear(inputs, width)
         self.hidden = (Gru if recurrent else Linear)(width, width)
         self.value = Linear(width, 1)
 
-    def __call__(self, observations: Array, actions: Array) -> Array:
-        """Q (time, episode) from joint observations (time, episode, agent · feature) and one-hot actions likewise."""
-        x = jax.nn.relu(self.observation(observations) + self.action(actions))
+    def __call__(self, joint: Array) -> Array:
+        """Q (time, episode) from all observations and one-hot actions (time, episode, agent · (feature + action))."""
+        x = jax.nn.relu(self.joint(joint))
         x = self.hidden.unroll(x) if isinstance(self.hidden, Gru) else jax.nn.relu(self.hidden(x))
         return self.value(x)[..., 0]

@@ -49,7 +49,7 @@ def init(key: Array, team: Team, observation_size: int, width: int, recurrent: b
         not (recurrent and team.members.protocol.needs_values),
         f"{type(team.members.protocol).__name__} needs the values of single actions, which a recurrent critic lacks",
     )
-    critic = Critic(team.agents * observation_size, team.agents * team.actions, width, recurrent)
+    critic = Critic(team.agents * (observation_size + team.actions), width, recurrent)
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
@@ -60,14 +60,10 @@ def values(critics: Critic, observations: Array, actions: Array) -> Array:
 
     Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action).
     """
-
-    def joint(x: Array) -> Array:
-        return jnp.moveaxis(x, -3, -2).reshape(*x.shape[:-3], x.shape[-2], -1)
-
-    own = 0 if actions.ndim == 5 else None
-    return jax.vmap(lambda critic, o, a: critic(o, a), in_axes=(0, None, own), out_axes=1)(
-        critics, joint(observations), joint(actions)
-    )
+    shape = (critics.value.weight.shape[0], *observations.shape[:-1])
+    given = [jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (observations, actions)]
+    joint = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
+    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, joint.reshape(*joint.shape[:3], -1))
 
 
 def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:

@@ -1,0 +1,112 @@
+"""`dpmac bench train`: milliseconds per update of all agents, with its share of rollouts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpmac.cli import emit, parse
+from dpmac.config import Budget, Learning, RunConfig, require
+
+RELEASED_SECONDS = {"cn": 1.15, "ccn": 0.71, "pp": 4.9}
+"""One update of all agents and one episode in the authors' published code, on two cores."""
+
+
+@dataclass(frozen=True)
+class BenchTrain:
+    """Time one update of all agents with its share of rollouts, at the paper's sizes, for populations of runs."""
+
+    tasks: tuple[str, ...] = ("ccn", "cn", "pp")
+    """Tasks to measure."""
+    methods: tuple[str, ...] = ("dpmac",)
+    """Methods to measure."""
+    populations: tuple[int, ...] = (1, 5, 35)
+    """Runs side by side."""
+    episodes: int = 4
+    """Fresh episodes an iteration; an update comes with four of them."""
+    iterations: int = 10
+    """Iterations in one timed piece."""
+    repeats: int = 5
+    """Timed pieces of each population, interleaved; the median counts."""
+    breakdown: bool = False
+    """Also time the parts of an iteration, each compiled by itself."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run_train(argv: Sequence[str]) -> None:
+    options = parse(BenchTrain, argv, "dpmac bench train", "dpmac bench train --tasks ccn --populations 1 35")
+    require(options.episodes % 4 == 0, f"episodes must be a multiple of 4, not {options.episodes}")
+    emit(result := measure(options), options.json, lambda: text(result))
+
+
+def measure(options: BenchTrain) -> dict[str, Any]:
+    """One row for each task, method and population."""
+    import jax
+
+    from dpmac.runner import bench
+
+    rate, rows = bench.matrix_rate(), []
+    for task in options.tasks:
+        for method in options.methods:
+            configs = [config(task, method, runs, options.episodes) for runs in options.populations]
+            prepared = [bench.prepare(item) for item in configs]
+            peak = bench.peak_bytes()
+            for item, runs, seconds in zip(
+                prepared,
+                options.populations,
+                bench.measure(prepared, options.iterations, options.repeats),
+                strict=True,
+            ):
+                row: dict[str, Any] = {
+                    "task": task,
+                    "method": method,
+                    "runs": runs,
+                    "ms_per_update": 1e3 * seconds,
+                    "updates_per_second": runs / seconds,
+                    "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
+                    "compile_seconds": item.compile_seconds,
+                    "matrix_share": runs * bench.operations(item.program) / seconds / rate,
+                    "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
+                    "peak_bytes": peak,
+                }
+                if options.breakdown:
+                    row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
+                rows.append(row)
+            del prepared
+    return {"device": str(jax.devices()[0]), "matrix_rate": rate, "rows": rows}
+
+
+def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
+    """The paper's sizes; noise as at ε = 10 for an episode, which costs what any other does."""
+    budget = Budget() if method == "maddpg" else Budget((10.0,))
+    learning = Learning(batch=256 if task == "pp" else 128, episodes=episodes, updates=episodes // 4)
+    return RunConfig(task, method, budgets=(budget,), seeds=tuple(range(runs)), learning=learning)
+
+
+def text(result: dict[str, Any]) -> str:
+    """The result as a table."""
+    table = Table(title=f"{result['device']}, matrix products at {result['matrix_rate'] / 1e9:,.0f} GFLOP/s")
+    for name in ("task", "method", "runs", "ms an update", "env steps/s", "compile s", "matrix share", "× released"):
+        table.add_column(name, justify="left" if name in ("task", "method") else "right")
+    for row in result["rows"]:
+        table.add_row(
+            row["task"],
+            row["method"],
+            str(row["runs"]),
+            f"{row['ms_per_update']:.2f}",
+            f"{row['steps_per_second']:,.0f}",
+            f"{row['compile_seconds']:.0f}",
+            f"{row['matrix_share']:.0%}",
+            f"{row['released_over_ours']:.1f}",
+        )
+    console = Console(width=110)
+    with console.capture() as captured:
+        console.print(table)
+        for row in result["rows"]:
+            if "parts_ms" in row:
+                parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_ms"].items())
+                console.print(f"{row['task']} {row['method']} {row['runs']} runs, ms of parts: {parts}")
+    return captured.get().rstrip()

@@ -1,0 +1,146 @@
+"""How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpmac.agents.team import pick
+from dpmac.config import RunConfig
+from dpmac.learner import maddpg, replay
+from dpmac.learner.rollout import rollout
+from dpmac.runner import population, train
+from dpmac.runner.train import Program
+
+MATRIX = 4096
+
+
+class Prepared(NamedTuple):
+    """A population that is compiled and has filled a minibatch's worth of its replay."""
+
+    config: RunConfig
+    program: Program
+    states: train.RunState
+    tables: Any
+    advance: Callable[..., Any]
+    compile_seconds: float
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Seconds until the result of some work is there."""
+    begun = time.perf_counter()
+    jax.block_until_ready(work())
+    return time.perf_counter() - begun
+
+
+def matrix_rate() -> float:
+    """Floating-point operations per second of this machine's large float32 matrix product, as JAX computes it."""
+    side = MATRIX if jax.default_backend() != "cpu" else MATRIX // 4
+    a = jax.random.normal(jax.random.key(0), (side, side))
+    multiply = jax.jit(lambda x: x @ x)
+    timed(lambda: multiply(a))
+    return 2 * side**3 / min(timed(lambda: multiply(a)) for _ in range(10))
+
+
+def operations(program: Program) -> float:
+    """Floating-point operations of the matrix products that one update of one run cannot do without.
+
+    Forward of target team and critics, forward and backward of both, and the actors' way through the critics.
+    """
+    states = jax.eval_shape(partial(train.init, program), jax.random.key(0))
+    networks, task = states.networks, program.task
+
+    def weights(tree: Any) -> int:
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if len(leaf.shape) == 3)
+
+    rows = program.learning.batch * task.horizon
+    return 2.0 * rows * (4 * weights(networks.team) + 6 * weights(networks.critics))
+
+
+def prepare(config: RunConfig) -> Prepared:
+    """Compile a population's iterations and let it collect a minibatch."""
+    program, runs = population.check(config), population.runs_of(config)
+    states = population.start(program, population.keys_of(runs))
+    tables = population.tables_of(config, program, runs, 1.0)
+
+    @partial(jax.jit, donate_argnums=0)
+    def advance(states: train.RunState, tables: Any, iterations: Any) -> train.RunState:
+        def run(state: train.RunState, table: Any) -> train.RunState:
+            return jax.lax.fori_loop(0, iterations, lambda _, s: train.iterate(program, s, table)[0], state)
+
+        return jax.vmap(run)(states, tables)
+
+    begun = time.perf_counter()
+    compiled = advance.lower(states, tables, jnp.asarray(1)).compile()
+    seconds = time.perf_counter() - begun
+    states = compiled(states, tables, jnp.asarray(2))
+    return Prepared(config, program, states, tables, compiled, seconds)
+
+
+def measure(prepared: list[Prepared], iterations: int, repeats: int) -> list[float]:
+    """Seconds of one update with its share of rollouts, for each population: medians of interleaved repeats."""
+    states = [item.states for item in prepared]
+    seconds: list[list[float]] = [[] for _ in prepared]
+    for _ in range(repeats):
+        for index, item in enumerate(prepared):
+            begun = time.perf_counter()
+            states[index] = item.advance(states[index], item.tables, jnp.asarray(iterations))
+            jax.block_until_ready(states[index])
+            updates = iterations * item.program.learning.updates
+            seconds[index].append((time.perf_counter() - begun) / updates)
+    return [median(each) for each in seconds]
+
+
+def breakdown(config: RunConfig, repeats: int) -> dict[str, float]:
+    """Seconds of the parts of an iteration, each compiled by itself: they share less than the whole does."""
+    program, runs = population.check(config), population.runs_of(config)
+    learning, states = program.learning, population.start(program, population.keys_of(runs))
+    states = jax.vmap(lambda s: s._replace(ring=s.ring._replace(added=jnp.asarray(learning.batch))))(states)
+    tables = population.tables_of(config, program, runs, 1.0)
+
+    def batch(state: train.RunState) -> Any:
+        sampled = replay.sample(state.ring, state.key, learning.batch)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), sampled)
+
+    def episodes(state: train.RunState, table: Any) -> Any:
+        return rollout(program.task, state.networks.team, pick(table, 0), state.key, learning.episodes, 0.1).episode
+
+    def chance(state: train.RunState, table: Any) -> Any:
+        return state.networks.team.draw(state.key, 2 * learning.batch)
+
+    def target(state: train.RunState, table: Any) -> Any:
+        drawn = pick(chance(state, table), slice(learning.batch))
+        return maddpg.targets(state.networks, batch(state), drawn, pick(table, 0), learning)
+
+    def critic(state: train.RunState, table: Any) -> Any:
+        sampled, networks = batch(state), state.networks
+        return jax.grad(maddpg.critic_loss)(networks.critics, sampled, sampled.rewards, networks.team.actions)
+
+    def actor(state: train.RunState, table: Any) -> Any:
+        sampled, networks = batch(state), state.networks
+        drawn = pick(chance(state, table), slice(learning.batch))
+        gumbel = jnp.zeros((*sampled.actions.shape, networks.team.actions))
+        return jax.grad(maddpg.actor_loss)(
+            networks.team, networks.critics, sampled, drawn, gumbel, pick(table, 0), learning.logit_penalty
+        )
+
+    found = {}
+    for part in (episodes, chance, target, critic, actor):
+        compiled = jax.jit(jax.vmap(part))
+        timed(lambda: compiled(states, tables))  # noqa: B023 - called at once
+        found[part.__name__] = median(timed(lambda: compiled(states, tables)) for _ in range(repeats))  # noqa: B023
+    return found
+
+
+def peak_bytes() -> int:
+    """The most memory that was in use: of the device, or of this process on a CPU."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return int(stats["peak_bytes_in_use"])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -264,18 +264,40 @@ def test_a_rate_that_leaves_only_chance_costs_nothing():
     assert privacy.epsilon(sampled_release(0.04, 1.0, "message"), 0.05) == 0
 
 
-def test_the_profile_on_the_grid_never_understates_either_direction():
-    mu, rate = 1.0, 0.3
-    gap = 0.004
+def one_release_on_the_grid(mu, rate, gap):
     probabilities, beyond = losses.connect_dots(mu, rate, gap)
     values = gap * np.arange(len(probabilities))
-    both = np.concatenate([-values[:0:-1], values])
     mass = np.concatenate([(probabilities * np.exp(-values))[:0:-1], probabilities])
-    assert mass.sum() + beyond == pytest.approx(1, abs=1e-12)
-    grid = losses.Loss(0.0, both, mass, beyond)
-    spread = PLD.from_gaussian_mechanism(1 / mu, 1, False, 1e-3, sampling_prob=rate, use_connect_dots=False)
+    return losses.Loss(0.0, np.concatenate([-values[:0:-1], values]), mass, beyond)
+
+
+def test_the_profile_on_the_grid_never_understates_an_attack():
+    mu, rate = 1.0, 0.3
+    grid = one_release_on_the_grid(mu, rate, 0.004)
+    assert grid.probabilities.sum() + grid.infinite == pytest.approx(1, abs=1e-12)
+    attack = PLD.from_gaussian_mechanism(1 / mu, 1, False, 1e-3, sampling_prob=rate, use_connect_dots=False)
     for epsilon in np.linspace(0, 3, 40):
-        assert losses.delta_of(grid, epsilon) >= spread.get_delta_for_epsilon(epsilon) - 1e-7
+        assert losses.delta_of(grid, epsilon) >= attack.get_delta_for_epsilon(epsilon) - 1e-7
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.3), (0.2, 0.04), (3.0, 0.5), (1.0, 1.0)])
+def test_the_profile_on_the_grid_is_the_convex_hull_of_the_closed_form(mu, rate):
+    gap = losses.amplified(losses.gaussian_bound(mu, 1e-9 / rate), rate) / losses.GRID
+    grid = one_release_on_the_grid(mu, rate, gap)
+    points = gap * np.arange(losses.GRID + 1)
+    closed = rate * losses.gaussian_delta(losses.unamplified(points, rate), mu)
+    found = np.array([losses.delta_of(grid, point) for point in points[::50]])
+    touches = np.abs(found - closed[::50]) < 1e-12
+    assert (found <= closed[::50] + 1e-12).all()
+    assert touches[-1]
+    assert touches[np.argmax(touches) :].all()  # below the corner a chord, from there on the profile itself
+    assert (points[::50][~touches] < 0.5 * points[-1]).all()
+
+
+def test_no_probability_is_lost_when_releases_are_added_up():
+    whole = losses.sampled(1.0, [0.2, 0.3, 0.3], 1e-2)
+    assert whole.probabilities.sum() + whole.infinite >= 1
+    assert whole.infinite < 1e-2 / 100
 
 
 def test_sampling_amplifies_nothing_for_whole_inputs():

@@ -270,6 +270,7 @@ def train_group(
     store.rewind_metrics(folder, known)
     states = spread(states)
     level = spread(levels_of(config, program, runs))
+    tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
     saved, begun = done, time.monotonic()
 
     def save(evaluations: int, states: RunState) -> None:
@@ -280,7 +281,8 @@ def train_group(
     try:
         while done < len(points) - 1:
             clock = time.monotonic()
-            tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
+            if config.anneal_from > 0:  # else they stay as they are, and the device need not wait for them
+                tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
             after, report = advance(program, states, tables, level, jnp.asarray(points[done + 1] - points[done]))
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
             store.append_metrics(folder, rows)

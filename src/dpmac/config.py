@@ -226,6 +226,8 @@ class Learning:
     """Episodes that the replay ring holds."""
     discount: float = 0.99
     learning_rate: float = 7e-4
+    decay: float = 0.0
+    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
     target_rate: float = 0.005
     """Share of the online networks that enters the targets at each update."""
     gradient_norm: float = 1.0
@@ -250,7 +252,7 @@ class Learning:
         for name in ("learning_rate", "gradient_norm"):
             value = getattr(self, name)
             require(positive(value), f"{name} must be a finite number above 0, not {value}")
-        for name in ("discount", "target_rate", "explore_start", "explore_end"):
+        for name in ("discount", "target_rate", "explore_start", "explore_end", "decay"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
         require(self.buffer >= self.episodes, f"buffer ({self.buffer}) must hold one iteration ({self.episodes})")

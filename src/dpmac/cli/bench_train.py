@@ -49,34 +49,27 @@ def measure(options: BenchTrain) -> dict[str, Any]:
     from dpmac.runner import bench
 
     rate, rows = bench.matrix_rate(), []
-    for task in options.tasks:
-        for method in options.methods:
-            configs = [config(task, method, runs, options.episodes) for runs in options.populations]
-            prepared = [bench.prepare(item) for item in configs]
-            peak = bench.peak_bytes()
-            for item, runs, seconds in zip(
-                prepared,
-                options.populations,
-                bench.measure(prepared, options.iterations, options.repeats),
-                strict=True,
-            ):
-                row: dict[str, Any] = {
-                    "task": task,
-                    "method": method,
-                    "runs": runs,
-                    "ms_per_update": 1e3 * seconds,
-                    "updates_per_second": runs / seconds,
-                    "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
-                    "compile_seconds": item.compile_seconds,
-                    "matrix_share": runs * bench.operations(item.program) / seconds / rate,
-                    "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
-                    "peak_bytes": peak,
-                }
-                if options.breakdown:
-                    row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
-                rows.append(row)
-            del prepared
-    return {"device": str(jax.devices()[0]), "matrix_rate": rate, "rows": rows}
+    grid = [
+        (task, method, runs) for task in options.tasks for method in options.methods for runs in options.populations
+    ]
+    prepared = bench.prepare_all([config(*each, options.episodes) for each in grid])
+    measured = bench.measure(prepared, options.iterations, options.repeats)
+    for (task, method, runs), item, seconds in zip(grid, prepared, measured, strict=True):
+        row: dict[str, Any] = {
+            "task": task,
+            "method": method,
+            "runs": runs,
+            "ms_per_update": 1e3 * seconds,
+            "updates_per_second": runs / seconds,
+            "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
+            "compile_seconds": item.compile_seconds,
+            "matrix_share": runs * bench.operations(item.program) / seconds / rate,
+            "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
+        }
+        if options.breakdown:
+            row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
+        rows.append(row)
+    return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": bench.peak_bytes(), "rows": rows}
 
 
 def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
@@ -88,7 +81,7 @@ def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
 
 def text(result: dict[str, Any]) -> str:
     """The result as a table."""
-    table = Table(title=f"{result['device']}, matrix products at {result['matrix_rate'] / 1e9:,.0f} GFLOP/s")
+    table = Table(title=title(result))
     for name in ("task", "method", "runs", "ms an update", "env steps/s", "compile s", "matrix share", "× released"):
         table.add_column(name, justify="left" if name in ("task", "method") else "right")
     for row in result["rows"]:
@@ -110,3 +103,8 @@ def text(result: dict[str, Any]) -> str:
                 parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_ms"].items())
                 console.print(f"{row['task']} {row['method']} {row['runs']} runs, ms of parts: {parts}")
     return captured.get().rstrip()
+
+
+def title(result: dict[str, Any]) -> str:
+    rate, peak = result["matrix_rate"] / 1e9, result["peak_bytes"] / 2**30
+    return f"{result['device']}: matrix products {rate:,.0f} GFLOP/s, peak memory of all together {peak:.1f} GiB"

@@ -91,6 +91,8 @@ class Train:
     discount: float | None = None
     """Discount; by default 0.99."""
     learning_rate: float = 7e-4
+    decay: float = 0.0
+    """Share of the run, at its end, over which the learning rate falls to zero."""
     explore_steps: int = 50_000
     bootstrap_horizon: bool = False
     """Treat the time limit as no terminal state."""
@@ -155,6 +157,7 @@ class Train:
                 buffer=self.buffer,
                 discount=0.99 if self.discount is None else self.discount,
                 learning_rate=self.learning_rate,
+                decay=self.decay,
                 explore_steps=self.explore_steps,
                 terminal_horizon=not self.bootstrap_horizon,
                 evaluations=self.evaluations,

@@ -49,28 +49,37 @@ def init(key: Array, team: Team, observation_size: int, width: int, recurrent: b
         not (recurrent and team.members.protocol.needs_values),
         f"{type(team.members.protocol).__name__} needs the values of single actions, which a recurrent critic lacks",
     )
-    critic = Critic(team.agents * (observation_size + team.actions), width, recurrent)
+    critic = Critic(team.agents * (observation_size + team.actions) + 1, width, recurrent)
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
 
 
-def values(critics: Critic, observations: Array, actions: Array) -> Array:
+def values(critics: Critic, observations: Array, actions: Array, clock: Array) -> Array:
     """Q (time, agent, episode) of every critic: observations (time, agent, episode, feature), one-hot actions.
 
-    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action).
+    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action). The
+    clock (time, episode or 1) runs from 0 to 1 in an episode: how much can still be earned depends on it, and no
+    observation shows it.
     """
     shape = (critics.value.weight.shape[0], *observations.shape[:-1])
     given = [jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (observations, actions)]
     joint = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
-    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, joint.reshape(*joint.shape[:3], -1))
+    joint = joint.reshape(*joint.shape[:3], -1)
+    clock = jnp.broadcast_to(clock[..., None], (*joint.shape[:3], 1))
+    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, jnp.concatenate([joint, clock], axis=-1))
+
+
+def clock_of(steps: int) -> Array:
+    """The clock (T + 1, 1) of an episode of so many steps."""
+    return jnp.linspace(0.0, 1.0, steps + 1)[:, None]
 
 
 def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
     logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
     actions = jax.nn.one_hot(jnp.argmax(logits[1:], axis=-1), logits.shape[-1])
-    following = values(networks.target_critics, batch.observations[1:], actions)
+    following = values(networks.target_critics, batch.observations[1:], actions, clock_of(len(batch.actions))[1:])
     if learning.terminal_horizon:
         following = following.at[-1].set(0.0)
     return batch.rewards + learning.discount * following
@@ -78,7 +87,8 @@ def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, le
 
 def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) -> Array:
     """Squared TD error, averaged over time and episodes and summed over critics."""
-    errors = values(critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, actions)) - target
+    one_hot, clock = jax.nn.one_hot(batch.actions, actions), clock_of(len(batch.actions))[:-1]
+    errors = values(critics, batch.observations[:-1], one_hot, clock) - target
     return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
 
 
@@ -95,16 +105,22 @@ def actor_loss(
     own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
     recorded = jax.nn.one_hot(batch.actions, team.actions)
     mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
-    q = values(critics, observations, jnp.where(mine, own, recorded))
+    q = values(critics, observations, jnp.where(mine, own, recorded), clock_of(len(batch.actions))[:-1])
     return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2))), logits
 
 
 def update(
-    networks: Networks, optimisers: Optimisers, ring: Ring, key: Array, table: Level, learning: Learning
+    networks: Networks,
+    optimisers: Optimisers,
+    ring: Ring,
+    key: Array,
+    table: Level,
+    learning: Learning,
+    pace: Array | float = 1.0,
 ) -> tuple[Networks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of episodes, and what to report of it.
 
-    Each episode's noise level is drawn from a table (row, agent).
+    Each episode's noise level is drawn from a table (row, agent); the pace scales the learning rate.
     """
     batch_key, chance_key, gumbel_key, auxiliary_key, level_key = jax.random.split(key, 5)
     level = draw_levels(table, level_key, learning.batch)
@@ -116,7 +132,7 @@ def update(
     target = targets(networks, batch, target_chance, level, learning)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
-    critics = eqx.apply_updates(networks.critics, change)
+    critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: pace * x, change))
     gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
@@ -128,7 +144,7 @@ def update(
 
     (actor, report), gradient = jax.value_and_grad(team_loss, has_aux=True)(team)
     change, team_state = step(gradient, optimisers.team, team)
-    team = eqx.apply_updates(team, change)
+    team = eqx.apply_updates(team, jax.tree.map(lambda x: pace * x, change))
 
     def follow(slow: Any, fast: Any) -> Any:
         return jax.tree.map(lambda old, new: old + learning.target_rate * (new - old), slow, fast)

@@ -1,9 +1,11 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
 import math
+import os
 import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -66,7 +68,6 @@ def operations(program: Program) -> float:
 def prepare(config: RunConfig) -> Prepared:
     """Compile a population's iterations and let it collect a minibatch."""
     program, runs = population.check(config), population.runs_of(config)
-    states = population.start(program, population.keys_of(runs))
     tables = population.tables_of(config, program, runs, 1.0)
 
     @partial(jax.jit, donate_argnums=0)
@@ -77,10 +78,17 @@ def prepare(config: RunConfig) -> Prepared:
         return jax.vmap(run)(states, tables)
 
     begun = time.perf_counter()
-    compiled = advance.lower(states, tables, jnp.asarray(1)).compile()
+    shapes = jax.eval_shape(partial(population.start, program), population.keys_of(runs))
+    compiled = advance.lower(shapes, tables, jnp.asarray(1)).compile()
     seconds = time.perf_counter() - begun
-    states = compiled(states, tables, jnp.asarray(2))
+    states = compiled(population.start(program, population.keys_of(runs)), tables, jnp.asarray(2))
     return Prepared(config, program, states, tables, compiled, seconds)
+
+
+def prepare_all(configs: list[RunConfig]) -> list[Prepared]:
+    """Prepare populations side by side: compiling is most of it, and takes one core each."""
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+        return list(pool.map(prepare, configs))
 
 
 def measure(prepared: list[Prepared], iterations: int, repeats: int) -> list[float]:
@@ -126,7 +134,7 @@ def breakdown(config: RunConfig, repeats: int) -> dict[str, float]:
         sampled, networks = batch(state), state.networks
         drawn = pick(chance(state, table), slice(learning.batch))
         gumbel = jnp.zeros((*sampled.actions.shape, networks.team.actions))
-        return jax.grad(maddpg.actor_loss)(
+        return jax.grad(maddpg.actor_loss, has_aux=True)(
             networks.team, networks.critics, sampled, drawn, gumbel, pick(table, 0), learning.logit_penalty
         )
 

@@ -98,6 +98,13 @@ def exploration(learning: Learning, steps: Array) -> Array:
     return learning.explore_start + share * (learning.explore_end - learning.explore_start)
 
 
+def pace(learning: Learning, steps: Array) -> Array:
+    """Share of the learning rate that applies after so many steps."""
+    if learning.decay == 0:
+        return jnp.ones(())
+    return jnp.clip((1 - steps / learning.steps) / learning.decay, 0.0, 1.0)
+
+
 def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, dict[str, Array]]:
     """Collect fresh episodes side by side and update all agents from the replay.
 
@@ -111,7 +118,7 @@ def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, 
     ring = replay.add(state.ring, fresh.episode)
 
     def learn(carry: tuple[maddpg.Networks, Optimisers], k: Array):
-        networks, optimisers, report = maddpg.update(*carry, ring, k, table, learning)
+        networks, optimisers, report = maddpg.update(*carry, ring, k, table, learning, pace(learning, state.steps))
         return (networks, optimisers), report
 
     carry = (state.networks, state.optimisers)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint types format clean
+.PHONY: demo test test-all lint types format bench clean
 
 demo: $(READY)
 	$(BIN)/dpmac demo --out demo
@@ -25,10 +25,19 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Speed beside others, who bring torch along: an environment of its own.
+bench: .venv-bench/.ready
+	.venv-bench/bin/dpmac bench env
+
+.venv-bench/.ready: pyproject.toml benchmarks/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check --constraint benchmarks/constraints.txt --editable '.[bench]'
+	touch $@
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:
-	rm -rf .venv demo site build
+	rm -rf .venv .venv-bench demo site build

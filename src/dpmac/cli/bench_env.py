@@ -7,10 +7,11 @@ take turns, so that a busy machine disturbs all alike.
 
 import contextlib
 import importlib.util
-import io
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -153,6 +154,22 @@ def compiled(name: str, reset: Callable, step: Callable, episodes: int, agents: 
     return Contender(name, run, episodes * horizon, spent)
 
 
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Let nobody's chatter into our output, which may be JSON."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.__stdout__):
+            if stream:
+                stream.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
 def ours(task: Any, episodes: int) -> Contender:
     import jax
 
@@ -172,7 +189,7 @@ def jaxmarl(episodes: int) -> Contender:
     """By `step_env`, which is quicker than the public `step`: that one computes a reset in every step."""
     import jax
 
-    with contextlib.redirect_stdout(io.StringIO()):  # it greets
+    with stdout_to_stderr():  # it greets, past `contextlib.redirect_stdout`
         from jaxmarl import make
 
         env = make("MPE_simple_spread_v3")

@@ -1,0 +1,146 @@
+"""What figures, claims and tables ask of saved results: the runs of a cell, and numbers over their seeds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, Cell, Figure
+from dpmac.results import stats
+from dpmac.results.records import Record, Results
+
+
+class Scale(NamedTuple):
+    """Returns of the reference policies of a task."""
+
+    random: float
+    scripted: float
+
+    @property
+    def range(self) -> float:
+        """What separates a policy that knows nothing from one that knows everything; effects are shares of it."""
+        return self.scripted - self.random
+
+
+def runs(results: Results, cell: Cell) -> list[Record]:
+    """The finished runs of a cell, by seed; none if it was not trained."""
+    prefix = cell.run(0).removesuffix("0")
+    found = [record for name, record in results.runs.items() if name.startswith(prefix)]
+    return sorted(found, key=lambda record: record.seed)
+
+
+def scale_of(results: Results, task: str) -> Scale | None:
+    """Reference returns of a task, which every one of its runs carries."""
+    for record in results.runs.values():
+        if record.config.task == task and not record.config.task_options:
+            returns = record.reference["returns"]
+            return Scale(float(returns["random"][0]), float(returns["scripted"][0]))
+    return None
+
+
+def tasks_of(results: Results) -> list[str]:
+    """Tasks that have runs, in the paper's order."""
+    there = {record.config.task for record in results.runs.values()}
+    return [task for task in ("cn", "ccn", "pp") if task in there]
+
+
+def final_returns(results: Results, cell: Cell, at: str = "") -> np.ndarray:
+    """Final returns (seed,) on the common starts, at the cell's own noise or at that of another budget."""
+    found = runs(results, cell)
+    if not at:
+        return np.array([record.final_return for record in found])
+    return np.array([record.final["return_at"][at] for record in found if at in record.final["return_at"]], float)
+
+
+def last_tenths(results: Results, cell: Cell) -> np.ndarray:
+    """Final returns (seed,) as means of the last tenth of the learning curve."""
+    return np.array([record.last_tenth for record in runs(results, cell)])
+
+
+def curves(results: Results, cell: Cell, metric: str = "return") -> tuple[np.ndarray, np.ndarray]:
+    """Steps (evaluation,) and a metric (seed, evaluation) over training."""
+    found = [record for record in runs(results, cell) if metric in record.metrics]
+    if not found:
+        return np.zeros(0), np.zeros((0, 0))
+    return found[0].steps, np.stack([record.metrics[metric] for record in found])
+
+
+def final_metric(results: Results, cell: Cell, metric: str) -> np.ndarray:
+    """A metric (seed,) as the mean of the last tenth of training."""
+    _, values = curves(results, cell, metric)
+    return values[:, -max(1, values.shape[1] // 10) :].mean(1) if values.size else np.zeros(0)
+
+
+def noise_of(results: Results, cell: Cell) -> float | None:
+    """σ of a cell, or nothing if it was not trained."""
+    found = runs(results, cell)
+    return found[0].noise if found else None
+
+
+def available(results: Results) -> dict[str, Figure]:
+    """Figures of the paper of which something was trained."""
+    there = tasks_of(results)
+    return {
+        name: figure
+        for name, figure in FIGURES.items()
+        if any(runs(results, Cell(task, *series)) for task in there for series in figure.series)
+    }
+
+
+def normalised(results: Results, tasks: Sequence[str], method: str, budget: str) -> list[np.ndarray]:
+    """Normalised final returns (seed,) of each task; an empty list unless all tasks have runs."""
+    found = []
+    for task in tasks:
+        scores = final_returns(results, Cell(task, method, budget))
+        if not len(scores):
+            return []
+        found.append(stats.normalised(scores, runs(results, Cell(task, method, budget))[0].reference))
+    return found
+
+
+def label(method: str, budget: str) -> str:
+    """How a series is written: `DPMAC, step ε = 0.1`."""
+    name = METHODS[method][0]
+    return name if method == "maddpg" else f"{name}, {budget_label(budget)}"
+
+
+def budget_label(budget: str) -> str:
+    """`free`, `step ε = 0.1` by the paper's formula, or `message ε = 1` by exact accounting."""
+    if budget == "free":
+        return "free"
+    kind, epsilon = budget.rsplit("-", 1)
+    return f"{kind.removeprefix('exact-')} ε = {epsilon}" + (" (exact)" if kind.startswith("exact") else "")
+
+
+def privacy_rows(results: Results) -> list[dict[str, float | str]]:
+    """Each σ of the paper's budgets on each horizon: what is claimed, and what is true per message and per episode."""
+    rows = []
+    for task in tasks_of(results):
+        for budget in (*PAPER_BUDGETS, *(name for name in BUDGETS if name.startswith("exact"))):
+            found = runs(results, Cell(task, "dpmac", budget))
+            if budget == "free" or not found:
+                continue
+            entry = found[0].claims[0]
+            rows.append(
+                {
+                    "task": task,
+                    "budget": budget_label(budget),
+                    "accountant": entry["accountant"],
+                    "unit": entry["unit"],
+                    "claimed": float(entry["epsilon"]),
+                    "sigma": float(entry["noise"]),
+                    "message": float(entry["exact_epsilon_message"]),
+                    "episode": float(entry["exact_epsilon_episode"]),
+                    "valid": "true" if entry["valid"] else "not true",
+                }
+            )
+    return rows
+
+
+def algorithms(results: Results) -> dict[tuple[str, str], list[Record]]:
+    """All runs by task and algorithm, for `stats.marl_eval`."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for name, record in results.runs.items():
+        algorithm = name.removeprefix(f"{record.config.task}-").rsplit("-seed-", 1)[0]
+        found.setdefault((record.config.task, algorithm), []).append(record)
+    return found

@@ -1,0 +1,443 @@
+"""The paper's sentences, each with the comparisons that it makes.
+
+A part compares two cells on one task: `first RULE second`. "Fails", said of I2C without a comparison, is read as worse
+than MADDPG; "remarkable" and "meaningful performance" as not worse than MADDPG.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Rule = Literal["better", "much better", "comparable", "not worse", "slightly worse", "differs", "little learned"]
+Measure = Literal["return", "curve", "learned_deviation"]
+
+ALL = ("cn", "ccn", "pp")
+
+
+class Series(NamedTuple):
+    """One side of a comparison."""
+
+    method: str
+    budget: str = "free"
+    at: str = ""
+    """Noise that the finished teams are scored at, if not their own."""
+
+
+class Part(NamedTuple):
+    """One comparison on one task."""
+
+    task: str
+    first: Series
+    rule: Rule
+    second: Series
+    measure: Measure = "return"
+    """return: the final one. curve: the mean over all of training. learned_deviation: the sender's, at the end."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper."""
+
+    name: str
+    section: str
+    sentence: str
+    parts: tuple[Part, ...]
+    most: bool = False
+    """Whether the sentence speaks of most cases rather than of all."""
+
+
+MADDPG = Series("maddpg")
+
+
+def dpmac(budget: str = "free", at: str = "") -> Series:
+    return Series("dpmac", budget, at)
+
+
+def baselines(budget: str = "free") -> tuple[Series, Series]:
+    return Series("tarmac", budget), Series("i2c", budget)
+
+
+def every(
+    tasks: Iterable[str], pairs: Iterable[tuple[Series, Series]], rule: Rule, measure: Measure = "return"
+) -> tuple[Part, ...]:
+    """The same comparisons on several tasks."""
+    pairs = tuple(pairs)
+    return tuple(Part(task, first, rule, second, measure) for task in tasks for first, second in pairs)
+
+
+def freely(series: Series) -> Series:
+    """The same method with free messages."""
+    return Series(series.method)
+
+
+def at_step(*budgets: str) -> tuple[Series, ...]:
+    """TarMAC and I2C at these budgets."""
+    return tuple(series for budget in budgets for series in baselines(budget))
+
+
+MAIN = "Experiment results"
+BUDGETS = "DPMAC under different privacy budgets"
+FREE = "Appendix: results without privacy"
+PRIVATE = "Appendix: results with privacy"
+MORE = "Appendix: DPMAC under different privacy budgets"
+EPISODE = "Appendix: episode-level privacy"
+EPISODE_BUDGETS = "Appendix: DPMAC under different episode-level budgets"
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "free-ccn",
+        MAIN,
+        "DPMAC outperforms baselines on CCN task",
+        every(["ccn"], [(dpmac(), other) for other in (*baselines(), MADDPG)], "better"),
+    ),
+    Claim(
+        "free-cn-pp",
+        MAIN,
+        "and has comparable performance on CN and PP tasks.",
+        every(["cn", "pp"], [(dpmac(), other) for other in (*baselines(), MADDPG)], "comparable"),
+    ),
+    Claim(
+        "disturbed",
+        MAIN,
+        "Overall, the privacy constraints impose obvious disturbances to the performance of all algorithms.",
+        every(
+            ALL,
+            [(freely(one), one) for one in (*at_step("step-0.1", "step-1"), dpmac("step-0.1"), dpmac("step-1"))],
+            "better",
+        ),
+        most=True,
+    ),
+    Claim(
+        "baselines-degenerate",
+        MAIN,
+        "the performance of TarMAC and I2C degenerates significantly",
+        every(ALL, [(freely(one), one) for one in at_step("step-0.1", "step-1")], "much better"),
+    ),
+    Claim(
+        "baselines-inferior",
+        MAIN,
+        "and becomes even inferior to the performance of MADDPG.",
+        every(ALL, [(MADDPG, one) for one in at_step("step-0.1", "step-1")], "better"),
+    ),
+    Claim(
+        "dpmac-slight",
+        MAIN,
+        "in most cases, the performance of DPMAC with privacy constraints only suffers a slight decline",
+        every(ALL, [(dpmac(budget), dpmac()) for budget in ("step-0.1", "step-1")], "slightly worse"),
+        most=True,
+    ),
+    Claim(
+        "dpmac-not-inferior",
+        MAIN,
+        "and is still superior or comparable to the performance of MADDPG.",
+        every(ALL, [(dpmac(budget), MADDPG) for budget in ("step-0.1", "step-1")], "not worse"),
+        most=True,
+    ),
+    Claim(
+        "remarkable",
+        BUDGETS,
+        "When ε = 0.01, DPMAC still gains remarkable performance on CN and CCN tasks,",
+        every(["cn", "ccn"], [(dpmac("step-0.01"), MADDPG)], "not worse"),
+    ),
+    Claim(
+        "others-serious",
+        BUDGETS,
+        "while other baselines' performance suffers serious degeneration, as we have analyzed above.",
+        every(["cn", "ccn"], [(freely(one), one) for one in at_step("step-0.1")], "much better"),
+    ),
+    Claim(
+        "pp-0.01",
+        BUDGETS,
+        "on the PP task under the privacy constraint with ε = 0.01, DPMAC also suffers clear performance degradation.",
+        every(["pp"], [(dpmac(), dpmac("step-0.01"))], "better"),
+    ),
+    Claim(
+        "variance-adjusted",
+        BUDGETS,
+        "DPMAC could automatically adjust the variance of the stochastic message sender",
+        every(
+            ALL,
+            [(dpmac(budget), dpmac()) for budget in ("step-1", "step-0.1", "step-0.01")],
+            "differs",
+            "learned_deviation",
+        ),
+    ),
+    Claim(
+        "noise-robust",
+        BUDGETS,
+        "so that it learns a noise-robust message representation.",
+        every(ALL, [(dpmac(budget), dpmac("free", at=budget)) for budget in ("step-1", "step-0.1")], "better"),
+    ),
+    Claim(
+        "very-close",
+        BUDGETS,
+        "DPMAC gains very close performance when ε = 0.1 and ε = 1.0,",
+        every(ALL, [(dpmac("step-0.1"), dpmac("step-1"))], "comparable"),
+    ),
+    Claim(
+        "baseline-gaps",
+        BUDGETS,
+        "one can see large performance gaps for the same baseline algorithms under different ε",
+        every(ALL, zip(baselines("step-1"), baselines("step-0.1"), strict=True), "much better"),
+    ),
+    Claim(
+        "baselines-over-maddpg",
+        FREE,
+        "TarMAC and I2C outperform MADDPG on cooperative navigation (CN) and predator-prey (PP) tasks",
+        every(["cn", "pp"], [(one, MADDPG) for one in baselines()], "better"),
+    ),
+    Claim(
+        "baselines-like-maddpg",
+        FREE,
+        "and achieve similar performance as MADDPG on cooperative communication and navigation (CCN) task.",
+        every(["ccn"], [(one, MADDPG) for one in baselines()], "comparable"),
+    ),
+    Claim(
+        "large-margin-ccn",
+        FREE,
+        "DPMAC without privacy constraints outperforms TarMAC and I2C by a large margin on CCN task",
+        every(["ccn"], [(dpmac(), one) for one in baselines()], "much better"),
+    ),
+    Claim(
+        "like-baselines",
+        FREE,
+        "and is comparable with TarMAC and I2C on CN and PP tasks.",
+        every(["cn", "pp"], [(dpmac(), one) for one in baselines()], "comparable"),
+    ),
+    Claim(
+        "serious-0.1",
+        PRIVATE,
+        "one can observe a serious performance degradation of TarMAC and I2C with a privacy budget of ε = 0.10,",
+        every(ALL, [(freely(one), one) for one in baselines("step-0.1")], "much better"),
+    ),
+    Claim(
+        "inferior-0.1",
+        PRIVATE,
+        "which makes these two methods even worse than non-communicative MADDPG.",
+        every(ALL, [(MADDPG, one) for one in baselines("step-0.1")], "better"),
+    ),
+    Claim(
+        "dpmac-0.1",
+        PRIVATE,
+        "our DPMAC could still significantly outperform MADDPG on CN and PP tasks",
+        every(["cn", "pp"], [(dpmac("step-0.1"), MADDPG)], "better"),
+    ),
+    Claim(
+        "dpmac-0.1-ccn",
+        PRIVATE,
+        "and is comparable with MADDPG on CCN task. (ε = 0.10)",
+        every(["ccn"], [(dpmac("step-0.1"), MADDPG)], "comparable"),
+    ),
+    Claim(
+        "dpmac-1",
+        PRIVATE,
+        "our DPMAC still clearly outperforms all other methods on CN and PP tasks (ε = 1.00)",
+        every(["cn", "pp"], [(dpmac("step-1"), one) for one in (*baselines("step-1"), MADDPG)], "better"),
+    ),
+    Claim(
+        "dpmac-1-ccn",
+        PRIVATE,
+        "and is comparable with MADDPG on CCN task. (ε = 1.00)",
+        every(["ccn"], [(dpmac("step-1"), MADDPG)], "comparable"),
+    ),
+    Claim(
+        "tarmac-1",
+        PRIVATE,
+        "TarMAC still has clear degeneration on all tasks (ε = 1.00)",
+        every(ALL, [(Series("tarmac"), Series("tarmac", "step-1"))], "better"),
+    ),
+    Claim(
+        "tarmac-1-pp",
+        PRIVATE,
+        "and is even worse than MADDPG on PP task,",
+        every(["pp"], [(MADDPG, Series("tarmac", "step-1"))], "better"),
+    ),
+    Claim(
+        "i2c-1",
+        PRIVATE,
+        "and I2C fails across all three tasks under such privacy constraints.",
+        every(ALL, [(MADDPG, Series("i2c", "step-1"))], "better"),
+    ),
+    Claim(
+        "cn-close",
+        MORE,
+        "On CN task, the performance of DPMAC with different privacy budgets are very close except ε = 0.01",
+        (
+            *every(["cn"], [(dpmac(budget), dpmac()) for budget in ("step-1", "step-0.1")], "comparable"),
+            *every(["cn"], [(dpmac(), dpmac("step-0.01"))], "better"),
+        ),
+    ),
+    Claim(
+        "ccn-best",
+        MORE,
+        "On CCN task, DPMAC without privacy constraint achieves the best performance,",
+        every(["ccn"], [(dpmac(), dpmac(budget)) for budget in ("step-1", "step-0.1", "step-0.01")], "better"),
+    ),
+    Claim(
+        "ccn-meaningful",
+        MORE,
+        "and DPMAC with different ε could also reach meaningful performance. (CCN)",
+        every(["ccn"], [(dpmac(budget), MADDPG) for budget in ("step-1", "step-0.1", "step-0.01")], "not worse"),
+    ),
+    Claim(
+        "pp-private-better",
+        MORE,
+        "On PP task, DPMAC with ε = 0.10 and ε = 1.00 even outperform non-private DPMAC.",
+        every(["pp"], [(dpmac(budget), dpmac()) for budget in ("step-0.1", "step-1")], "better"),
+    ),
+    Claim(
+        "only-pp",
+        MORE,
+        "the performance of DPMAC drops clearly only when ε = 0.01 on PP task.",
+        (
+            *every(["pp"], [(dpmac(), dpmac("step-0.01"))], "better"),
+            *every(["pp"], [(dpmac(budget), dpmac()) for budget in ("step-0.1", "step-1")], "not worse"),
+            *every(
+                ["cn", "ccn"],
+                [(dpmac(budget), dpmac()) for budget in ("step-0.01", "step-0.1", "step-1")],
+                "not worse",
+            ),
+        ),
+    ),
+    Claim(
+        "episode-further",
+        EPISODE,
+        "under episode-level privacy constraint of ε = 0.10, both the performance of TarMAC and I2C has a further "
+        "degeneration across all the tasks.",
+        every(ALL, zip(baselines("step-0.1"), baselines("episode-0.1"), strict=True), "better"),
+    ),
+    Claim(
+        "episode-0.1-cn",
+        EPISODE,
+        "DPMAC could still clearly outperform MADDPG on CN task (episode, ε = 0.10)",
+        every(["cn"], [(dpmac("episode-0.1"), MADDPG)], "better"),
+    ),
+    Claim(
+        "episode-0.1-ccn",
+        EPISODE,
+        "and is comparable with MADDPG on CCN task. (episode, ε = 0.10)",
+        every(["ccn"], [(dpmac("episode-0.1"), MADDPG)], "comparable"),
+    ),
+    Claim(
+        "episode-0.1-pp",
+        EPISODE,
+        "On PP task, DPMAC is outperformed by MADDPG",
+        every(["pp"], [(MADDPG, dpmac("episode-0.1"))], "better"),
+    ),
+    Claim(
+        "episode-0.1-pp-baselines",
+        EPISODE,
+        "but still exceeds TarMAC and I2C by a large margin.",
+        every(["pp"], [(dpmac("episode-0.1"), one) for one in baselines("episode-0.1")], "much better"),
+    ),
+    Claim(
+        "episode-i2c",
+        EPISODE,
+        "I2C still fails across all tasks (episode, ε = 1.00)",
+        every(ALL, [(MADDPG, Series("i2c", "episode-1"))], "better"),
+    ),
+    Claim(
+        "episode-tarmac-drop",
+        EPISODE,
+        "and TarMAC also has a clear performance drop.",
+        every(ALL, [(Series("tarmac", "step-1"), Series("tarmac", "episode-1"))], "better"),
+    ),
+    Claim(
+        "tarmac-had",
+        EPISODE,
+        "TarMAC has exceeded MADDPG on CN task and was comparable with MADDPG on CCN task (step, ε = 1.00)",
+        (
+            *every(["cn"], [(Series("tarmac", "step-1"), MADDPG)], "better"),
+            *every(["ccn"], [(Series("tarmac", "step-1"), MADDPG)], "comparable"),
+        ),
+    ),
+    Claim(
+        "tarmac-now",
+        EPISODE,
+        "but now TarMAC turns out be outperformed by MADDPG on these tasks (episode, ε = 1.00)",
+        every(["cn", "ccn"], [(MADDPG, Series("tarmac", "episode-1"))], "better"),
+    ),
+    Claim(
+        "tarmac-gap",
+        EPISODE,
+        "the performance gap between MADDPG and TarMAC now also becomes larger [...] on the PP task.",
+        every(["pp"], [(Series("tarmac", "step-1"), Series("tarmac", "episode-1"))], "better"),
+    ),
+    Claim(
+        "episode-1",
+        EPISODE,
+        "even though under episode-level privacy constraint of ε = 1.00, DPMAC still outperforms MADDPG on CN and PP "
+        "tasks",
+        every(["cn", "pp"], [(dpmac("episode-1"), MADDPG)], "better"),
+    ),
+    Claim(
+        "episode-1-ccn",
+        EPISODE,
+        "and is comparable with MADDPG on the CCN task. (episode, ε = 1.00)",
+        every(["ccn"], [(dpmac("episode-1"), MADDPG)], "comparable"),
+    ),
+    Claim(
+        "episode-harder",
+        EPISODE,
+        "it is harder to learn under the episode-level privacy constraints",
+        every(
+            ALL,
+            [
+                (Series(method, f"step-{epsilon}"), Series(method, f"episode-{epsilon}"))
+                for method in ("dpmac", "tarmac", "i2c")
+                for epsilon in ("0.1", "1")
+            ],
+            "better",
+        ),
+        most=True,
+    ),
+    Claim(
+        "episode-1-same",
+        EPISODE_BUDGETS,
+        "the performance of DPMAC under the episode-level privacy constraint of ε = 1.00 nearly remains the same as "
+        "before.",
+        every(ALL, [(dpmac("episode-1"), dpmac("step-1"))], "comparable"),
+    ),
+    Claim(
+        "episode-0.1-similar",
+        EPISODE_BUDGETS,
+        "Under episode-level privacy constraint of ε = 0.10, DPMAC still has a similar performance on CN and CCN tasks",
+        every(["cn", "ccn"], [(dpmac("episode-0.1"), dpmac("step-0.1"))], "comparable"),
+    ),
+    Claim(
+        "episode-0.1-slower",
+        EPISODE_BUDGETS,
+        "though converges slightly slower.",
+        every(["cn", "ccn"], [(dpmac("step-0.1"), dpmac("episode-0.1"))], "better", "curve"),
+    ),
+    Claim(
+        "episode-0.1-pp-slight",
+        EPISODE_BUDGETS,
+        "But on the PP task, DPMAC also has a slight performance drop.",
+        every(["pp"], [(dpmac("episode-0.1"), dpmac("step-0.1"))], "slightly worse"),
+    ),
+    Claim(
+        "episode-0.01-similar",
+        EPISODE_BUDGETS,
+        "Under episode-level privacy constraint of ε = 0.01, though DPMAC still has a similar performance on CN and "
+        "CCN tasks,",
+        every(["cn", "ccn"], [(dpmac("episode-0.01"), dpmac("step-0.01"))], "comparable"),
+    ),
+    Claim(
+        "episode-0.01-pp",
+        EPISODE_BUDGETS,
+        "it nearly fails to learn on the PP task.",
+        every(["pp"], [(dpmac("episode-0.01"), MADDPG)], "little learned"),
+    ),
+    Claim(
+        "episode-adjusted",
+        EPISODE_BUDGETS,
+        "DPMAC can still learn to adjust the message distributions [...] even under episode-level privacy constraints.",
+        every(
+            ALL,
+            [(dpmac(budget), dpmac()) for budget in ("episode-1", "episode-0.1", "episode-0.01")],
+            "differs",
+            "learned_deviation",
+        ),
+    ),
+)

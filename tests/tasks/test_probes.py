@@ -16,6 +16,7 @@ from dpmac.tasks import probes, references
         probes.ProbeListen(symbols=3),
         probes.ProbeListen(fresh=True),
         probes.ProbeNeighbour(agents=4),
+        probes.ProbePartner(symbols=3),
     ],
 )
 def test_the_script_attains_the_optimum_in_every_episode(task):
@@ -26,6 +27,15 @@ def test_the_script_attains_the_optimum_in_every_episode(task):
 def test_guessing_earns_the_silent_return(task):
     mean, error = tasks.reference_returns(task, jax.random.key(0), 4000)["random"]
     assert abs(mean - task.silent_return) < 4 * error
+
+
+def test_a_pair_is_right_only_together():
+    task = probes.ProbePartner(agents=4)
+    state = task.step(task.reset(jax.random.key(0)), jnp.zeros(4, int))[0]
+    right = task.scripted(state)
+    for wrong in range(4):
+        assert task.step(state, right.at[wrong].add(1))[1].tolist() == [0.5] * 4
+    assert task.step(state, right)[1].tolist() == [1.0] * 4
 
 
 def test_value_probe_pays_its_discounted_sum():

@@ -50,6 +50,7 @@ def test_options_may_be_text():
         ("pp", {"horizon": 0}, "from 1 to"),
         ("probe-listen", {"fresh": "maybe"}, "true or false"),
         ("probe-neighbour", {"agents": 2}, "from 3"),
+        ("probe-partner", {"agents": 5}, "even number, not 5"),
     ],
 )
 def test_bad_input_says_what_is_allowed(name, options, says):

@@ -89,6 +89,7 @@ REGISTRY: dict[str, str | type] = {
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",
     "probe-neighbour": "dpmac.tasks.probes:ProbeNeighbour",
+    "probe-partner": "dpmac.tasks.probes:ProbePartner",
     "binary-sums": "dpmac.tasks.binary_sums:BinarySums",
     "rounds": "dpmac.tasks.rounds:Rounds",
 }

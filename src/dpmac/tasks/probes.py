@@ -130,6 +130,10 @@ class SymbolProbe(ABC):
     def answers(self, state: SymbolState) -> jax.Array:
         """The right answer of each agent (agent,); -1 for those who are not asked."""
 
+    def share(self, right: jax.Array, asked: jax.Array) -> jax.Array:
+        """What a step pays for answers that are right (agent,)."""
+        return jnp.sum(right) / jnp.sum(asked)
+
     @property
     def actions(self) -> int:
         return self.symbols
@@ -162,7 +166,7 @@ class SymbolProbe(ABC):
 
     def step(self, state: SymbolState, actions: jax.Array) -> tuple[SymbolState, jax.Array]:
         answers = self.answers(state)
-        share = jnp.sum(actions == answers) / jnp.sum(answers >= 0)
+        share = self.share(actions == answers, answers >= 0)
         reward = jnp.where(state.time > 0, share, 0.0).astype(jnp.float32)
         key, draw_key = jax.random.split(state.key)
         symbols = self.draw(draw_key) if self.fresh else state.symbols
@@ -236,3 +240,28 @@ class ProbeNeighbour(SymbolProbe):
 
     def answers(self, state: SymbolState) -> jax.Array:
         return jnp.roll(state.previous, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbePartner(SymbolProbe):
+    """Agents stand in pairs. The first of a pair is shown a symbol, and the pair is right where both name the one of
+    the step before: what its partner does matters to an agent, what others do does not."""
+
+    agents: int = 4  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    name: ClassVar[str] = "probe-partner"
+    reward_unit: ClassVar[str] = "team: share of pairs that are right"
+    observers: ClassVar[Mapping[str, str]] = {"symbol": "The first agent of each pair alone observes its symbol."}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.agents % 2 == 0, f"agents must be an even number, not {self.agents}")
+
+    def shown(self, state: SymbolState) -> jax.Array:
+        return jnp.arange(self.agents) % 2 == 0
+
+    def answers(self, state: SymbolState) -> jax.Array:
+        return jnp.repeat(state.previous[::2], 2)
+
+    def share(self, right: jax.Array, asked: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.all(right.reshape(-1, 2), axis=1))

@@ -39,12 +39,12 @@ def levels(spec: Channel, noise: tuple[float, ...]) -> Level:
     return Level(jnp.asarray(noise, jnp.float32), jnp.asarray(words))
 
 
-def draw_levels(table: Level, key: Array, count: int) -> Level:
-    """Levels (count, agent) drawn from a table (row, agent); with a single row just that one (agent,)."""
+def draw_levels(table: Level, keys: Array) -> Level:
+    """Levels (episode, agent) drawn from a table (row, agent) by each episode's key; a single row as it is (agent,)."""
     rows = table.amount.shape[0]
     if rows == 1:
         return jax.tree.map(lambda x: x[0], table)
-    which = (jax.random.uniform(key, (count,)) * rows).astype(int)
+    which = jax.vmap(lambda key: (jax.random.uniform(jax.random.fold_in(key, 1)) * rows).astype(int))(keys)
     return jax.tree.map(lambda x: x[which], table)
 
 

@@ -75,11 +75,15 @@ class Team(eqx.Module):
 
     def draw(self, key: Array, episodes: int) -> Chance:
         """The chance of so many episodes (episode, …)."""
+        return jax.vmap(self.chance)(jax.random.split(key, episodes))
+
+    def chance(self, key: Array) -> Chance:
+        """The chance of one episode."""
         sender_key, channel_key, recipient_key, subset_key = jax.random.split(key, 4)
         spec, others = self.channel.spec, self.agents - 1
-        shape = (episodes, self.uses, self.agents)
+        shape = (self.uses, self.agents)
         if spec.place == "receiver":
-            chance = self.hearing.draw(channel_key, (episodes, (self.horizon + 1) * spec.rounds, self.agents))
+            chance = self.hearing.draw(channel_key, ((self.horizon + 1) * spec.rounds, self.agents))
         else:
             chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
         count = max(1, round(spec.recipient_rate * others)) if others else 0
@@ -87,17 +91,17 @@ class Team(eqx.Module):
         recipients = jnp.broadcast_to(jnp.asarray(ranks) < count, (*shape, others))
         messages = self.horizon if spec.sample_rate else self.uses
         return Chance(
-            self.members.protocol.draw(sender_key, (episodes, messages, self.agents)),
+            self.members.protocol.draw(sender_key, (messages, self.agents)),
             chance,
             recipients,
-            self.draw_subsets(subset_key, episodes) if spec.sample_rate else jnp.zeros((*shape, 0)),
+            self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
         )
 
-    def draw_subsets(self, key: Array, episodes: int) -> Array:
-        """Weights (episode, use, agent, time): at each release the mean over transitions drawn without replacement."""
+    def draw_subsets(self, key: Array) -> Array:
+        """Weights (use, agent, time): at each release the mean over transitions drawn without replacement."""
         steps = np.flatnonzero(self.sends)
         draws = np.array([self.channel.spec.draws(int(step)) for step in steps])[:, None, None]
-        order = jax.random.uniform(key, (episodes, len(steps), self.agents, self.horizon))
+        order = jax.random.uniform(key, (len(steps), self.agents, self.horizon))
         exists = np.arange(self.horizon) <= steps[:, None, None]
         ranks = jnp.argsort(jnp.argsort(jnp.where(exists, order, 2.0), axis=-1), axis=-1)
         return jnp.where(ranks < draws, 1 / np.maximum(draws, 1), 0.0)
@@ -244,7 +248,7 @@ class Team(eqx.Module):
     def deliver(self, released: Array, recipients: Array, level: Level) -> tuple[Array, Array]:
         """Inboxes (agent, other, message) and masks (agent, other) from what was released last, and to whom."""
         released = released[..., -self.channel.size :]
-        if self.aware and self.channel.spec.place == "sender":
+        if self.aware and self.channel.spec.place == "sender" and self.channel.size:
             read = self.channel.read
             if released.ndim == 3:
                 read = jax.vmap(read, in_axes=(0, None))

@@ -74,8 +74,11 @@ def measure(options: BenchTrain) -> dict[str, Any]:
 
 def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
     """The paper's sizes; noise as at ε = 10 for an episode, which costs what any other does."""
+    from dpmac import tasks
+
     budget = Budget() if method == "maddpg" else Budget((10.0,))
-    learning = Learning(batch=256 if task == "pp" else 128, episodes=episodes, updates=episodes // 4)
+    steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
+    learning = Learning(steps=steps, batch=256 if task == "pp" else 128, episodes=episodes, updates=episodes // 4)
     return RunConfig(task, method, budgets=(budget,), seeds=tuple(range(runs)), learning=learning)
 
 

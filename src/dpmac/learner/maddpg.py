@@ -16,7 +16,7 @@ from jax import Array
 
 from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.layers import Critic, fill
-from dpmac.agents.team import Chance, Team, pick
+from dpmac.agents.team import Chance, Team
 from dpmac.config import Learning, require
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode, Ring
@@ -53,6 +53,13 @@ def init(key: Array, team: Team, observation_size: int, width: int, recurrent: b
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
+
+
+def minibatch(ring: Ring, key: Array, count: int) -> Episode:
+    """Episodes drawn from the ring, their axes turned from (episode, time, agent, …) to (time, agent, episode, …)."""
+    batch = replay.sample(ring, key, count)
+    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), batch._replace(chance=None))
+    return turned._replace(chance=batch.chance)
 
 
 def values(critics: Critic, observations: Array, actions: Array, clock: Array) -> Array:
@@ -120,16 +127,15 @@ def update(
 ) -> tuple[Networks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of episodes, and what to report of it.
 
-    Each episode's noise level is drawn from a table (row, agent); the pace scales the learning rate.
+    Each episode's noise level is drawn from a table (row, agent), as it was when it was played; the pace scales the
+    learning rate.
     """
-    batch_key, chance_key, gumbel_key, auxiliary_key, level_key = jax.random.split(key, 5)
-    level = draw_levels(table, level_key, learning.batch)
+    batch_key, gumbel_key, auxiliary_key = jax.random.split(key, 3)
     team, step = networks.team, jax.vmap(optimiser(learning).update)
-    # (episode, time, agent, …) becomes (time, agent, episode, …), once.
-    batch = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), replay.sample(ring, batch_key, learning.batch))
-    chance = team.draw(chance_key, 2 * learning.batch)
-    target_chance, chance = pick(chance, slice(learning.batch, None)), pick(chance, slice(learning.batch))
-    target = targets(networks, batch, target_chance, level, learning)
+    batch = minibatch(ring, batch_key, learning.batch)
+    keys = jax.random.wrap_key_data(batch.chance)
+    chance, level = jax.vmap(team.chance)(keys), draw_levels(table, keys)
+    target = targets(networks, batch, chance, level, learning)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: pace * x, change))
@@ -154,10 +160,11 @@ def update(
     return networks, Optimisers(team_state, critic_state), report
 
 
-def describe(team: Team, episode: Episode, chance: Chance, level: Level) -> dict[str, Array]:
+def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
     """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
     one_hot = jax.nn.one_hot(episode.actions, team.actions)
     observations = episode.observations[:-1]
+    chance = team.chance(jax.random.wrap_key_data(episode.chance))
     hidden = jnp.zeros((len(observations), team.agents, team.width))
     if team.members.protocol.sequential:
         hidden = team.replay_stepwise(observations, episode.actions, chance, level)[1]

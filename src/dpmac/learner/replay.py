@@ -8,7 +8,12 @@ from jax import Array
 
 
 class Episode(NamedTuple):
-    """What training keeps of an episode: no messages, they are made anew by the senders of the day."""
+    """What training keeps of an episode: no messages, they are made anew by the senders of the day.
+
+    The chance of the messages is kept, as the key that it was drawn from. With fresh noise, what an agent did upon the
+    message that it really received would tell it the secret a second time in training, but never in execution, and it
+    would learn to trust noisy messages too much.
+    """
 
     observations: Array
     """(…, T + 1, agent, feature): the last one is only needed when the horizon is not terminal."""
@@ -16,6 +21,8 @@ class Episode(NamedTuple):
     """(…, T, agent) int8."""
     rewards: Array
     """(…, T, agent)."""
+    chance: Array
+    """(…, 2) uint32, the data of the key of `Team.chance`."""
 
 
 class Ring(NamedTuple):

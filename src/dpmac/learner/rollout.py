@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.channel import Level
-from dpmac.agents.team import Chance, Team
+from dpmac.agents.channel import Level, draw_levels
+from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task
 
@@ -25,22 +25,23 @@ class Trace(NamedTuple):
 
 
 def rollout(
-    task: Task, team: Team, level: Level, key: Array, episodes: int, explore: Array | float = 0.0, greedy: bool = False
+    task: Task, team: Team, table: Level, key: Array, episodes: int, explore: Array | float = 0.0, greedy: bool = False
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
-    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Levels are
-    (agent,), or (episode, agent) where episodes differ in their noise.
+    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. The noise
+    level is (agent,), or drawn for each episode from a table (row, agent).
     """
     start_key, chance_key, gumbel_key, explore_key = jax.random.split(key, 4)
     shape = (episodes, task.horizon, task.agents)
-    chance, starts = team.draw(chance_key, episodes), jax.random.split(start_key, episodes)
+    keys, starts = jax.random.split(chance_key, episodes), jax.random.split(start_key, episodes)
+    level = draw_levels(table, keys) if table.amount.ndim == 2 else table
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
     per_episode = 0 if level.amount.ndim == 2 else None
     return jax.vmap(lambda *given: play(task, team, greedy, *given), in_axes=(per_episode, 0, 0, 0, 0, 0))(
-        level, starts, chance, gumbel, wander, uniform
+        level, starts, keys, gumbel, wander, uniform
     )
 
 
@@ -50,12 +51,13 @@ def play(
     greedy: bool,
     level: Level,
     start: Array,
-    chance: Chance,
+    key: Array,
     gumbel: Array,
     wander: Array,
     uniform: Array,
 ) -> Trace:
-    """One episode, given everything random about it."""
+    """One episode, given everything random about it but the messages, whose chance comes from a key."""
+    chance = team.chance(key)
 
     def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, memory = carry
@@ -76,7 +78,8 @@ def play(
         step, carry, (gumbel, wander, uniform)
     )
     observations = jnp.concatenate([observations, task.observe(last)[None]])
-    return Trace(Episode(observations, actions, rewards), states, released, logits)
+    episode = Episode(observations, actions, rewards, jax.random.key_data(key))
+    return Trace(episode, states, released, logits)
 
 
 def returns(episode: Episode) -> Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from dpmac.agents.team import pick
 from dpmac.config import RunConfig
-from dpmac.learner import maddpg, replay
+from dpmac.learner import maddpg
 from dpmac.learner.rollout import rollout
 from dpmac.runner import population, train
 from dpmac.runner.train import Program
@@ -113,18 +113,16 @@ def breakdown(config: RunConfig, repeats: int) -> dict[str, float]:
     tables = population.tables_of(config, program, runs, 1.0)
 
     def batch(state: train.RunState) -> Any:
-        sampled = replay.sample(state.ring, state.key, learning.batch)
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), sampled)
+        return maddpg.minibatch(state.ring, state.key, learning.batch)
 
     def episodes(state: train.RunState, table: Any) -> Any:
-        return rollout(program.task, state.networks.team, pick(table, 0), state.key, learning.episodes, 0.1).episode
+        return rollout(program.task, state.networks.team, table, state.key, learning.episodes, 0.1).episode
 
     def chance(state: train.RunState, table: Any) -> Any:
-        return state.networks.team.draw(state.key, 2 * learning.batch)
+        return state.networks.team.draw(state.key, learning.batch)
 
     def target(state: train.RunState, table: Any) -> Any:
-        drawn = pick(chance(state, table), slice(learning.batch))
-        return maddpg.targets(state.networks, batch(state), drawn, pick(table, 0), learning)
+        return maddpg.targets(state.networks, batch(state), chance(state, table), pick(table, 0), learning)
 
     def critic(state: train.RunState, table: Any) -> Any:
         sampled, networks = batch(state), state.networks
@@ -132,11 +130,9 @@ def breakdown(config: RunConfig, repeats: int) -> dict[str, float]:
 
     def actor(state: train.RunState, table: Any) -> Any:
         sampled, networks = batch(state), state.networks
-        drawn = pick(chance(state, table), slice(learning.batch))
         gumbel = jnp.zeros((*sampled.actions.shape, networks.team.actions))
-        return jax.grad(maddpg.actor_loss, has_aux=True)(
-            networks.team, networks.critics, sampled, drawn, gumbel, pick(table, 0), learning.logit_penalty
-        )
+        given = (sampled, chance(state, table), gumbel, pick(table, 0), learning.logit_penalty)
+        return jax.grad(maddpg.actor_loss, has_aux=True)(networks.team, networks.critics, *given)
 
     found = {}
     for part in (episodes, chance, target, critic, actor):

@@ -9,7 +9,7 @@ from jax import Array
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level, draw_levels
+from dpmac.agents.channel import Level
 from dpmac.agents.team import Shape, Team, make_team, pick
 from dpmac.config import Channel, Learning, Networks, RunConfig, require
 from dpmac.learner import maddpg, replay
@@ -111,10 +111,9 @@ def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, 
     The noise level of each episode is drawn from a table (row, agent), which has one row unless levels are mixed.
     """
     learning = program.learning
-    episode_key, update_key, level_key, key = jax.random.split(state.key, 4)
+    episode_key, update_key, key = jax.random.split(state.key, 3)
     explore = exploration(learning, state.steps)
-    level = draw_levels(table, level_key, learning.episodes)
-    fresh = rollout(program.task, state.networks.team, level, episode_key, learning.episodes, explore)
+    fresh = rollout(program.task, state.networks.team, table, episode_key, learning.episodes, explore)
     ring = replay.add(state.ring, fresh.episode)
 
     def learn(carry: tuple[maddpg.Networks, Optimisers], k: Array):
@@ -157,7 +156,6 @@ def advance(
     scores = evaluate(program, team, level, learning.evaluation_episodes)
     report |= {"return": jnp.mean(scores)}
     if protocol.find(program.method).speaks:
-        batch_key, chance_key = jax.random.split(jax.random.key(EVALUATION_SEED))
-        episode = jax.tree.map(lambda x: x[0], replay.sample(state.ring, batch_key, 1))
-        report |= maddpg.describe(team, episode, pick(team.draw(chance_key, 1), 0), level)
+        episode = pick(replay.sample(state.ring, jax.random.key(EVALUATION_SEED), 1), 0)
+        report |= maddpg.describe(team, episode, level)
     return state, report

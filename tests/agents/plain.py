@@ -1,0 +1,45 @@
+"""One agent's networks in plain NumPy, to which the vectorised ones are equal."""
+
+import jax
+import numpy as np
+
+
+def agent_of(team, index):
+    """The networks of one agent, in double precision."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[index], np.float64), team.members)
+
+
+def linear(layer, x):
+    return x @ layer.weight + layer.bias
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    weights = np.exp(x - x.max())
+    return weights / weights.sum()
+
+
+def gru(layer, x, memory):
+    """r, z = σ(…), n = tanh(W·x + b + r ⊙ U·h), h' = (1 - z) ⊙ n + z ⊙ h."""
+    from_input, from_memory = np.split(linear(layer.input, x), 3), np.split(memory @ layer.hidden, 3)
+    reset, update = (sigmoid(a + b) for a, b in zip(from_input[:2], from_memory[:2], strict=True))
+    new = np.tanh(from_input[2] + reset * from_memory[2])
+    return (1 - update) * new + update * memory
+
+
+def act(actor, observation, heard, memory):
+    """Logits and the next memory of a recurrent actor."""
+    memory = gru(actor.cell, np.concatenate([observation, heard]), memory)
+    return linear(actor.head, memory), memory
+
+
+def clip(message, clip_norm):
+    return message * min(1.0, clip_norm / np.linalg.norm(message))
+
+
+def others_of(index, agents):
+    """The other agents in the order in which an agent counts them."""
+    return [(index + 1 + k) % agents for k in range(agents - 1)]

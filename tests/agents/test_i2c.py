@@ -1,0 +1,205 @@
+"""I2C equals its equations; whom it asks follows from what the joint critic says, and where that is a secret, all are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from plain import act, agent_of, gru, linear, others_of, softmax
+
+from dpmac.agents import i2c
+from dpmac.agents.channel import levels
+from dpmac.agents.team import Shape, make_team
+from dpmac.config import BadInput, Channel, Learning, Networks, RunConfig
+from dpmac.learner.rollout import rollout
+from dpmac.runner import population
+
+SMALL = Networks(hidden=8, message_hidden=6, message_size=5)
+HORIZON, EPISODES, OBSERVATION, ACTIONS = 4, 2, 3, 2
+ASKING, PRIVATE = Channel(place="receiver"), Channel()
+
+
+def team_of(agents, channel=ASKING, **options):
+    shape = Shape(agents, OBSERVATION, ACTIONS, HORIZON)
+    return make_team(jax.random.key(agents), shape, "i2c", options, channel, SMALL)
+
+
+# One agent in plain NumPy ---------------------------------------------------------------------------------------------
+
+
+def reply(agent, seen):
+    return linear(agent.protocol.reply, np.maximum(linear(agent.protocol.shared, seen), 0))
+
+
+def asks(agent, seen, others):
+    """Those whom an agent asks, in the order of asking."""
+    chosen = []
+    for k in range(others):
+        hidden = np.maximum(linear(agent.protocol.prior.hidden, np.concatenate([seen, np.eye(others)[k]])), 0)
+        if linear(agent.protocol.prior.belief, hidden)[0] > 0:
+            chosen.append(k)
+    return chosen
+
+
+def episode_logits(agents, observations):
+    """Logits (time, agent, action) of one episode of free messages, and how many were asked."""
+    count, asked = len(agents), 0
+    memories, replies, logits = [np.zeros(SMALL.hidden)] * count, [np.zeros(SMALL.message_size)] * count, []
+    for seen in observations:
+        logits.append([])
+        for i, agent in enumerate(agents):
+            heard = np.zeros(SMALL.message_hidden)
+            for k in asks(agent, seen[i], count - 1):
+                heard = gru(agent.protocol.listener, replies[others_of(i, count)[k]], heard)
+                asked += 1
+            outcome, memories[i] = act(agent.actor, seen[i], heard, memories[i])
+            logits[-1].append(outcome)
+        replies = [reply(agent, seen[i]) for i, agent in enumerate(agents)]
+    return np.array(logits), asked
+
+
+@pytest.mark.parametrize("agents", [2, 3, 16])
+def test_the_vectorised_protocol_equals_one_agent_in_plain_numpy(agents):
+    team = team_of(agents)
+    seen = jax.random.normal(jax.random.key(0), (EPISODES, HORIZON, agents, OBSERVATION))
+    chance, level = team.draw(jax.random.key(1), EPISODES), levels(ASKING, (0.0,) * agents)
+    actions = jnp.zeros((HORIZON, agents, EPISODES), int)
+    logits = jax.jit(lambda team, *given: team.unroll(*given))(team, jnp.moveaxis(seen, 0, 2), actions, chance, level)
+    members = [agent_of(team, i) for i in range(agents)]
+    for episode in range(EPISODES):
+        expected, asked = episode_logits(members, np.asarray(seen[episode]))
+        np.testing.assert_allclose(logits[:, :, episode], expected, atol=1e-5)
+        assert 0 < asked < HORIZON * agents * (agents - 1)
+
+
+def test_an_agent_that_asks_nobody_hears_zeros_without_nan():
+    member = jax.tree.map(lambda leaf: leaf[0], team_of(3).members.protocol)
+    inbox, seen = jnp.ones((2, SMALL.message_size)), jnp.ones(OBSERVATION)
+
+    def heard(member, shift):
+        biased = member.prior.belief.bias + shift
+        shifted = i2c.eqx.tree_at(lambda m: m.prior.belief.bias, member, biased)
+        return shifted.receive(inbox, jnp.ones(2, bool), seen, jnp.zeros(SMALL.hidden))
+
+    assert not heard(member, -100.0).any()
+    assert heard(member, 100.0).any()
+    slope = jax.grad(lambda m: jnp.sum(heard(m, -100.0)))(member)
+    assert all(not leaf.any() for leaf in jax.tree.leaves(slope))  # NaN would count as something
+
+
+def test_replies_are_encoded_in_the_order_of_asking():
+    member = jax.tree.map(lambda leaf: leaf[0], team_of(3, PRIVATE).members.protocol)
+    inbox = jax.random.normal(jax.random.key(0), (2, SMALL.message_size))
+    given = jnp.ones(2, bool), jnp.zeros(OBSERVATION), jnp.zeros(SMALL.hidden)
+    assert np.abs(member.receive(inbox, *given) - member.receive(inbox[::-1], *given)).max() > 1e-4
+
+
+# Whom to ask ----------------------------------------------------------------------------------------------------------
+
+
+def effect_of(scores, taken):
+    """KL(P(a_i | a_j) ‖ P(a_i)) for one table (own, other's), by sums over the joint distribution."""
+    joint = np.exp(scores) / np.exp(scores).sum()
+    with_knowledge, without = joint[:, taken] / joint[:, taken].sum(), joint.sum(axis=1)
+    return sum(p * np.log(p / q) for p, q in zip(with_knowledge, without, strict=True))
+
+
+def test_the_causal_effect_equals_its_definition():
+    scores, taken = np.random.default_rng(0).normal(size=(4, 3, 5)) * 2, np.array([0, 4, 2, 1])
+    informed, effect = i2c.causal_effect(jnp.asarray(scores), jnp.asarray(taken))
+    for row in range(4):
+        np.testing.assert_allclose(np.exp(informed[row]), softmax(scores[row][:, taken[row]]), atol=1e-5)
+        np.testing.assert_allclose(effect[row], effect_of(scores[row], taken[row]), atol=1e-5)
+
+
+def test_an_action_that_adds_to_the_value_by_itself_has_no_effect():
+    """Where agents need each other's knowledge but not each other's actions, I2C sees no reason to ask."""
+    own, other = jnp.arange(3.0)[:, None], jnp.array([5.0, -1.0, 0.3])
+    assert i2c.causal_effect(own + other, jnp.array(1))[1] == pytest.approx(0.0, abs=1e-6)
+    assert i2c.causal_effect(own * other, jnp.array(1))[1] > 0.1
+
+
+def test_pair_values_change_the_two_actions_and_leave_the_others():
+    agents, episodes = 4, 3
+    rng = np.random.default_rng(1)
+    observations = rng.normal(size=(agents, episodes, 2)).astype(np.float32)
+    actions, other = rng.integers(ACTIONS, size=(agents, episodes)), rng.integers(agents - 1, size=(agents, episodes))
+    partner = (np.arange(agents)[:, None] + 1 + other) % agents
+    table = rng.normal(size=(agents, agents, ACTIONS)).astype(np.float32)
+
+    def value(critic, o, one_hot):
+        """Any function of everybody's observations (agent, feature) and actions (agent, action)."""
+        return np.tanh(np.sum(table[critic] * one_hot) + np.sum(o[:, 0]) * np.prod(1 + one_hot[:, 0]))
+
+    def values(o, a):
+        given = np.asarray(o), np.asarray(a)
+        return jnp.array(
+            [
+                [[value(i, given[0][t, :, e], given[1][i, t, :, e]) for e in range(episodes)] for i in range(agents)]
+                for t in range(len(given[0]))
+            ]
+        )
+
+    found = i2c.pair_values(values, jnp.asarray(observations), jnp.asarray(actions), jnp.asarray(partner), ACTIONS)
+    for i, e, mine, theirs in np.ndindex(agents, episodes, ACTIONS, ACTIONS):
+        joint = actions[:, e].copy()
+        joint[i], joint[partner[i, e]] = mine, theirs
+        assert found[i, e, mine, theirs] == pytest.approx(
+            value(i, observations[:, e], np.eye(ACTIONS)[joint]), abs=1e-5
+        )
+
+
+def test_with_noise_at_the_sender_everybody_is_always_asked():
+    team = team_of(3, PRIVATE)
+    assert team.members.protocol.prior is None
+    for seed in range(3):
+        assert team.members.protocol.asks(jax.random.normal(jax.random.key(seed), (OBSERVATION,))).all()
+    assert team_of(3).members.protocol.prior is not None
+
+
+def run_of(task, channel=ASKING, **others):
+    return RunConfig(task, "i2c", channel=channel, **others)
+
+
+def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name():
+    networks = Networks(hidden=8, message_hidden=8, message_size=4, recurrent_critic=True)
+    with pytest.raises(BadInput, match="I2C needs the values of single actions"):
+        population.check(run_of("ccn", networks=networks))
+
+
+@pytest.mark.parametrize("options", [{"percentile": 101}, {"temperature": 0}, {"weight": -1}, {"loudness": 1}])
+def test_options_that_do_not_fit_are_refused(options):
+    with pytest.raises(BadInput, match="method i2c"):
+        team_of(2, **options)
+
+
+@pytest.fixture(scope="module")
+def partners(tmp_path_factory):
+    """I2C trained on pairs of agents who matter to each other alone."""
+    folder = tmp_path_factory.mktemp("i2c") / "partners"
+    learning = Learning(
+        steps=10_000, batch=32, evaluations=2, evaluation_episodes=64, explore_steps=5000, learning_rate=2e-3
+    )
+    networks = Networks(hidden=32, message_hidden=16, message_size=4)
+    population.create(folder, run_of("probe-partner", learning=learning, networks=networks))
+    rows = [row for progress in population.train_folder(folder) for row in progress.rows]
+    return population.load(folder), rows
+
+
+def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
+    loaded, _ = partners
+    team, level = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.networks.team, loaded.level))
+    seen = rollout(loaded.program.task, team, level, jax.random.key(0), 64).episode.observations[:, 1:-1]
+    each = jax.vmap(jax.vmap(jax.vmap(lambda p, o: p.asks(o)), in_axes=(None, 0)), in_axes=(None, 0))
+    rates = np.asarray(each(team.members.protocol, seen).mean(axis=(0, 1)))
+    partner = np.array([0, 2, 0, 2])  # agent 0's partner is 1, its other 0; agent 1's is 0, its other 2; and so on
+    is_partner = np.arange(3) == partner[:, None]
+    assert rates[is_partner].min() > 0.8
+    assert rates[~is_partner].max() < 0.2
+
+
+def test_the_metrics_say_how_often_each_agent_asks(partners):
+    _, rows = partners
+    last = {row.name: row.value for row in rows[-len(rows) // 2 :]}
+    assert last["return"] > 3.9  # of 4; 2 without messages
+    for agent in range(4):
+        assert last[f"asks_{agent}"] == pytest.approx(4 / 15, abs=0.05)  # one of three, in four of five steps

@@ -1,0 +1,269 @@
+"""A team: one function for rollout and training, messages one step later, noise that is always fresh."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpmac import tasks
+from dpmac.agents import protocol
+from dpmac.agents.channel import levels
+from dpmac.agents.dpmac import Dpmac
+from dpmac.agents.protocol import masked_softmax
+from dpmac.agents.team import Shape, make_team
+from dpmac.config import BadInput, Channel, Networks
+from dpmac.learner.rollout import play
+
+SMALL = Networks(hidden=8, message_hidden=6, message_size=4)
+TASK = tasks.make("probe-neighbour", horizon="7")
+EPISODES = 4
+
+
+class Recalling(Dpmac):
+    """A protocol whose messages depend on the actor's memory, so that episodes must be replayed step by step."""
+
+    sequential = True
+
+    def send(self, observation, action, memory, chance):
+        return super().send(observation, action, memory, chance) + memory[:1]
+
+
+EVERY_STEP = Channel()
+
+
+@cache
+def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=0):
+    shape = Shape(task.agents, task.observation_size, task.actions, task.horizon)
+    return make_team(jax.random.key(seed), shape, method, {}, channel, networks)
+
+
+@partial(jax.jit, static_argnums=0)
+def play_all(task, team, level, *given):
+    return jax.vmap(lambda *each: play(task, team, False, level, *each))(*given)
+
+
+def record(team, level, seed=0, episodes=EPISODES):
+    """Episodes of random and greedy actions, with the chance of their messages."""
+    start_key, chance_key, wander_key, uniform_key = jax.random.split(jax.random.key(seed), 4)
+    shape = (episodes, TASK.horizon, TASK.agents)
+    keys = jax.random.split(chance_key, episodes)
+    wander = jax.random.bernoulli(wander_key, 0.5, shape)
+    uniform = jax.random.randint(uniform_key, shape, 0, TASK.actions)
+    starts, gumbel = jax.random.split(start_key, episodes), jnp.zeros((*shape, TASK.actions))
+    return play_all(TASK, team, level, starts, keys, gumbel, wander, uniform), jax.vmap(team.chance)(keys)
+
+
+@jax.jit
+def unroll(team, *given):
+    return team.unroll(*given)
+
+
+def replayed(team, episode, chance, level):
+    """Logits (episode, time, agent, action) of `Team.unroll`."""
+    last = [jnp.moveaxis(x, 0, 2) for x in (episode.observations, episode.actions)]
+    return np.moveaxis(np.asarray(unroll(team, *last, chance, level)), 2, 0)
+
+
+SEQUENTIAL = "test_team:Recalling"
+CHANNELS = {
+    "every step": Channel(),
+    "once": Channel(period=0),
+    "every third step": Channel(period=3),
+    "a copy for each": Channel(copies=2),
+    "a copy for each, every third step": Channel(copies=2, period=3),
+    "past transitions": Channel(sample_rate=0.5),
+    "past transitions, every second step": Channel(sample_rate=0.5, period=2),
+    "some recipients": Channel(recipient_rate=0.5),
+    "some recipients, a copy for each": Channel(recipient_rate=0.5, copies=2, period=2),
+    "noise at receivers": Channel(place="receiver"),
+    "response": Channel("response", period=2),
+    "response for each": Channel("response", copies=2),
+    "code": Channel("code"),
+}
+
+
+CASES = [("dpmac", name) for name in CHANNELS] + [
+    (SEQUENTIAL, name) for name in ("every step", "a copy for each, every third step", "past transitions")
+]
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_rollout_and_training_give_the_same_logits(method, name):
+    channel = CHANNELS[name]
+    team, level = team_of(channel, method), levels(channel, (0.3, 0.0, 0.6))
+    trace, chance = record(team, level)
+    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["every third step", "response for each"])
+def test_receivers_that_know_the_noise_hear_the_same_in_rollout_and_training(name):
+    team = team_of(CHANNELS[name], networks=Networks(8, 6, 4, aware=True))
+    level = levels(CHANNELS[name], (0.3, 0.2, 0.6))
+    trace, chance = record(team, level)
+    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dpmac", SEQUENTIAL])
+def test_the_observation_after_the_horizon_is_heard_with_the_last_message(method):
+    """Training may bootstrap through the horizon: T + 1 logits, of which only the last hears the last message."""
+    team, level = team_of(method=method), levels(EVERY_STEP, (0.3, 0.0, 0.6))
+    trace, chance = record(team, level)
+    logits = replayed(team, trace.episode, chance, level)
+    assert logits.shape[1] == TASK.horizon + 1
+    louder = chance._replace(channel=chance.channel.at[:, -1].add(1.0))
+    moved = np.abs(replayed(team, trace.episode, louder, level) - logits).max(axis=(0, 2, 3))
+    assert not moved[:-1].any()
+    assert moved[-1] > 0
+
+
+@pytest.mark.parametrize(("period", "use", "heard"), [(1, 2, [3]), (3, 1, [4, 5, 6]), (0, 0, [1, 2, 3, 4, 5, 6, 7])])
+def test_a_message_arrives_one_step_later_and_is_held_until_the_next(period, use, heard):
+    """Actors without memory show at which steps the noise of one release is heard."""
+    channel = Channel(period=period)
+    team, level = team_of(channel, networks=Networks(8, 6, 4, recurrent_actor=False)), levels(channel, (1.0, 1.0, 1.0))
+    trace, chance = record(team, level)
+    louder = chance._replace(channel=chance.channel.at[:, use].add(3.0))
+    moved = replayed(team, trace.episode, louder, level) - replayed(team, trace.episode, chance, level)
+    np.testing.assert_array_equal(np.flatnonzero(np.abs(moved).max(axis=(0, 2, 3)) > 0), heard)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_noise_is_fresh_for_every_episode_step_sender_and_recipient(copies):
+    channel = Channel(copies=copies, clip_norm=1e-6)
+    team, level = team_of(channel), levels(channel, (1.0, 1.0, 1.0))
+    trace, chance = record(team, level)
+    noise = np.asarray(trace.released)
+    assert noise.shape == (EPISODES, TASK.horizon, 3, *((2,) if copies == 2 else ()), 4)
+    assert len(np.unique(noise)) == noise.size
+    np.testing.assert_allclose(noise, chance.channel, atol=1e-4)
+    rows = noise.reshape(-1, 4)
+    assert np.abs(np.corrcoef(rows)[np.triu_indices(len(rows), 1)]).max() < 1.0 - 1e-6
+
+
+def test_a_broadcast_message_is_the_same_for_all_and_a_copy_for_each_is_not():
+    for copies in (1, 2):
+        channel = Channel(copies=copies)
+        team, level = team_of(channel), levels(channel, (1.0, 1.0, 1.0))
+        trace, chance = record(team, level)
+        inbox, mask = team.deliver(trace.released[0, 0], chance.recipients[0, 0], level)
+        assert mask.all()
+        # Other k of agent i is (i + 1 + k) mod 3: agent 0 hears 2 as its other 1, agent 1 hears 2 as its other 0.
+        assert np.array_equal(inbox[0, 1], inbox[1, 0]) == (copies == 1)
+        np.testing.assert_array_equal(
+            inbox[0, 1], trace.released[0, 0, 2] if copies == 1 else trace.released[0, 0, 2, 0]
+        )
+        np.testing.assert_array_equal(
+            inbox[1, 0], trace.released[0, 0, 2] if copies == 1 else trace.released[0, 0, 2, 1]
+        )
+
+
+def test_recipients_are_as_many_as_the_rate_says_and_each_as_often():
+    team = team_of(Channel(recipient_rate=0.5))
+    recipients = np.asarray(team.draw(jax.random.key(0), 400).recipients)
+    assert (recipients.sum(-1) == 1).all()
+    assert abs(recipients[..., 0].mean() - 0.5) < 4 * 0.5 / np.sqrt(recipients[..., 0].size)
+
+
+def test_a_message_reaches_only_its_recipients():
+    channel = Channel(recipient_rate=0.5)
+    team, level = team_of(channel), levels(channel, (0.0, 0.0, 0.0))
+    to_first = jnp.zeros((3, 2), bool).at[0, 0].set(True).at[1, 0].set(True).at[2, 0].set(True)
+    released = jnp.arange(12.0).reshape(3, 4)
+    inbox, mask = team.deliver(released, to_first, level)
+    np.testing.assert_array_equal(mask, [[False, True]] * 3)  # other 0 of agent j is j + 1, to whom j is other 1
+
+    def hear(inbox):
+        return team.receive(inbox, mask, jnp.zeros((3, TASK.observation_size)), jnp.zeros((3, 8)), None, level)
+
+    np.testing.assert_array_equal(hear(inbox), hear(inbox.at[:, 0].add(100.0)))
+    assert np.any(hear(inbox) != hear(inbox.at[:, 1].add(1.0)))
+
+
+def test_a_sampling_sender_draws_as_many_past_transitions_as_the_accountant_counts():
+    channel = Channel(sample_rate=0.5, period=2)
+    subset = np.asarray(team_of(channel).draw(jax.random.key(2), 50).subset)
+    for use, step in enumerate(range(0, 7, 2)):
+        drawn = (subset[:, use] > 0).sum(-1)
+        np.testing.assert_array_equal(drawn, channel.draws(step))
+        assert not subset[:, use, :, step + 1 :].any()
+        if channel.draws(step):
+            np.testing.assert_allclose(subset[:, use].sum(-1), 1.0, rtol=1e-6)
+    assert (subset[:, 3] > 0).mean(axis=(0, 1)).min() > 0.25
+
+
+def test_chance_differs_between_episodes_and_keys():
+    team = team_of()
+    first, second = (team.draw(jax.random.key(seed), 2) for seed in (0, 1))
+    assert not np.array_equal(first.sender, second.sender)
+    assert not np.array_equal(first.channel[0], first.channel[1])
+    assert not np.array_equal(first.channel, first.sender)
+
+
+# Protocols ------------------------------------------------------------------------------------------------------------
+
+
+def test_attention_does_not_depend_on_the_order_of_the_others_and_ignores_those_who_did_not_send():
+    member = jax.tree.map(lambda leaf: leaf[0], team_of().members.protocol)
+    inbox, mask = jax.random.normal(jax.random.key(0), (5, 4)), jnp.array([True, False, True, True, False])
+    heard = member.receive(inbox, mask, jnp.zeros(1), jnp.zeros(1))
+    order = jnp.array([3, 1, 0, 4, 2])
+    np.testing.assert_allclose(member.receive(inbox[order], mask[order], jnp.zeros(1), jnp.zeros(1)), heard, atol=1e-6)
+    np.testing.assert_allclose(member.receive(inbox[mask], mask[mask], jnp.zeros(1), jnp.zeros(1)), heard, atol=1e-6)
+    assert not member.receive(inbox, jnp.zeros(5, bool), jnp.zeros(1), jnp.zeros(1)).any()
+
+
+def test_masked_softmax_has_finite_gradients_even_if_everything_is_masked():
+    scores = jnp.array([[1e4, -1e4, 3.0], [0.0, 0.0, 0.0]])
+    for mask in ([True, False, True], [False, False, False]):
+        slope = jax.grad(lambda s, m: jnp.sum(masked_softmax(s, m) ** 2))(scores, jnp.array(mask))
+        assert np.isfinite(slope).all()
+
+
+def test_a_sender_without_chance_sends_its_mean():
+    shape = Shape(2, 3, 2, 4)
+    sampled, plain = (
+        make_team(jax.random.key(0), shape, "dpmac", options, Channel(), SMALL)
+        for options in ({}, {"deterministic": True})
+    )
+    given = jnp.ones((2, 3)), jnp.zeros(2, int), jnp.zeros((2, 8))
+    chance = jnp.ones((2, 4))
+    np.testing.assert_array_equal(plain.compose(*given, chance), plain.compose(*given, -chance))
+    middle = (sampled.compose(*given, chance) + sampled.compose(*given, -chance)) / 2
+    np.testing.assert_allclose(middle, plain.compose(*given, chance), atol=1e-6)
+    assert np.all(np.asarray(sampled.compose(*given, chance)) > np.asarray(plain.compose(*given, chance)))
+
+
+def test_silent_agents_hear_nothing():
+    team, level = team_of(method="maddpg"), levels(EVERY_STEP, (0.0,) * 3)
+    trace, chance = record(team, level)
+    assert trace.released.size == 0
+    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"method": "nope"}, "allowed: dpmac, maddpg"),
+        ({"method": "nowhere.to:Find"}, "cannot be loaded"),
+        ({"method": "math:pi"}, "is not a dpmac.agents.protocol.Protocol"),
+        ({"channel": Channel(copies=3)}, "copies must be 1"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(given, says):
+    with pytest.raises(BadInput, match=says):
+        team_of(**given)
+
+
+def test_unknown_options_of_a_method_are_refused():
+    with pytest.raises(BadInput, match="loudness"):
+        make_team(jax.random.key(0), Shape(2, 3, 2, 4), "dpmac", {"loudness": 3}, Channel(), SMALL)
+
+
+def test_every_built_in_method_can_be_found():
+    for name in protocol.names():
+        assert issubclass(protocol.find(name), protocol.Protocol)

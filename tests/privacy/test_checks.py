@@ -129,6 +129,13 @@ def test_two_symbols_have_only_one_other():
     assert checks.failures(alone) == []
 
 
+@pytest.mark.parametrize("hits", [0, 1, 3, 7, 8])
+def test_flip_rate_is_the_exact_binomial_test(hits):
+    flips = (np.arange(8) < hits).reshape(8, 1, 1)
+    below, above = binom.cdf(hits, 8, 0.4), binom.sf(hits - 1, 8, 0.4)
+    assert checks.flip_rate(flips, 1, 0.4, "rate").p_value == pytest.approx(min(1.0, 2 * min(below, above)))
+
+
 @pytest.mark.parametrize(
     "call",
     [

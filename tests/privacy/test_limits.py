@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from dpmac import privacy
-from dpmac.config import Channel
+from dpmac.config import Channel, Release
 from dpmac.privacy import limits
 
 
@@ -23,6 +23,14 @@ def test_accuracies_for_three_values_to_the_printed_digits(epsilon, limit, gauss
     held = Channel("response", period=0)
     attained = limits.eavesdropper_accuracy(held, privacy.calibrate(held, epsilon, 1e-4, 25), 25)
     assert attained == pytest.approx(limits.private_accuracy(epsilon, 1e-4, 3), abs=1e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "secrets"), [(1.0, 0.1, 3), (0.2, 0.01, 7), (3.0, 0.3, 2)])
+def test_the_limit_is_attained_by_the_response_that_spends_its_delta(epsilon, delta, secrets):
+    flip = (1 - delta) * (secrets - 1) / (math.exp(epsilon) + secrets - 1)
+    release = Release(Channel("response", symbols=secrets, period=0), flip)
+    assert privacy.delta(release, epsilon) == pytest.approx(delta)
+    assert limits.private_accuracy(epsilon, delta, secrets) == pytest.approx(1 - flip)
 
 
 def test_two_values_are_told_apart_by_their_distance():

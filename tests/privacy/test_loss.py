@@ -28,6 +28,7 @@ def test_gaussian_and_response_together_agree_with_dp_accounting(mu, each, symbo
 
 
 @given(st.lists(st.floats(0.01, 3), min_size=1, max_size=6), st.floats(0, 10))
+@settings(deadline=None)
 def test_squared_shifts_add(shifts, epsilon):
     whole = losses.compose([Loss(mu) for mu in shifts])
     assert losses.delta_of(whole, epsilon) == pytest.approx(
@@ -36,6 +37,7 @@ def test_squared_shifts_add(shifts, epsilon):
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0, 10))
+@settings(deadline=None)
 def test_uses_of_response_add(first, second, epsilon):
     parts = losses.compose([losses.response(0.4, 3, first), losses.response(0.4, 3, second)])
     whole = losses.response(0.4, 3, first + second)
@@ -76,12 +78,14 @@ def test_no_loss_costs_nothing():
 
 
 @given(st.floats(1e-3, 60), st.floats(1e-3, 1))
+@settings(deadline=None)
 def test_amplification_has_its_inverse(epsilon, rate):
     assert float(losses.unamplified(losses.amplified(epsilon, rate), rate)) == pytest.approx(epsilon, rel=1e-6)
     assert losses.amplified(epsilon, rate) <= epsilon * (1 + 1e-12)
 
 
 @given(st.floats(1e-3, 100), st.floats(1e-12, 0.4))
+@settings(deadline=None)
 def test_shift_of_a_budget_has_exactly_that_delta(epsilon, delta):
     assert float(losses.gaussian_delta(epsilon, losses.mu_of(epsilon, delta))) == pytest.approx(delta, rel=1e-6)
 

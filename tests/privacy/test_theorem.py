@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmac.config import BadInput
@@ -39,6 +39,7 @@ def test_released_settings_are_those_of_every_task():
 
 
 @given(EPSILON, DELTA, SETTING, st.integers(1, 100))
+@settings(deadline=None)
 def test_epsilon_inverts_sigma(epsilon, delta, setting, horizon):
     sigma = theorem.sigma(epsilon, delta, setting, horizon)
     assert theorem.epsilon(sigma, delta, setting, horizon) == pytest.approx(epsilon, rel=1e-9)
@@ -52,6 +53,7 @@ def test_agents_may_have_their_own_epsilon_and_delta():
 
 
 @given(EPSILON, DELTA, st.integers(1, 100), st.floats(0.01, 0.99))
+@settings(deadline=None)
 def test_naive_bound_is_the_papers_expression(epsilon, delta, horizon, beta):
     alpha = float(theorem.order(epsilon, delta, beta))
     printed = horizon * epsilon + (horizon - 1) * math.log(delta) / (alpha - 1)
@@ -80,6 +82,7 @@ def test_no_beta_rescues_the_released_sampling_rate(horizon, epsilon):
 
 
 @given(st.floats(0.3, 50), st.floats(1e-9, 1e-2), st.floats(0.1, 0.95), st.integers(1, 30))
+@settings(deadline=None, max_examples=40)
 def test_what_the_search_finds_meets_every_condition(epsilon, delta, gamma2, horizon):
     found = theorem.feasible(epsilon, delta, Setting(gamma1=0.5, gamma2=gamma2), horizon)
     if found is not None:

@@ -118,9 +118,9 @@ def sampled(mu: float, rates: Iterable[float], delta: float) -> Loss:
     """Upper bound on the loss about one transition when release t draws it with probability rates[t], all added up.
 
     For one release the profile under replacement is at most h(ε) = γ·δ_μ(log(1 + (e^ε − 1)/γ)) for ε ≥ 0 and, by
-    symmetry, e^ε·h(−ε) + 1 − e^ε below (Balle, Barthe and Gaboardi 2018). The true profile is convex in e^ε, so it lies
-    below the convex hull of h too, and a convex profile has a pair of distributions that dominates under composition
-    (Zhu, Dong and Wang 2022). That pair is put on a grid by connecting the dots, never understating δ.
+    symmetry, e^ε·h(−ε) + 1 − e^ε below (Balle, Barthe and Gaboardi 2018). In e^ε both branches are convex, and where
+    they meet the slope rises, by (1−γ)(2Φ(μ/2) − 1). A convex profile belongs to a pair of distributions, which
+    dominates under composition (Zhu, Dong and Wang 2022); on a grid the dots of h are connected, above it everywhere.
     `delta` sets the scale of what may be ignored: a thousandth of it goes into `infinite`.
     """
     rates = list(rates)
@@ -161,22 +161,18 @@ def unamplified(epsilon: Any, rate: float) -> Any:
 
 
 def connect_dots(mu: float, rate: float, gap: float) -> tuple[np.ndarray, float]:
-    """Probabilities (GRID + 1,) at losses 0, gap, 2·gap, …, and beyond, of the hull of one sampled release's profile.
+    """Probabilities (GRID + 1,) at losses 0, gap, 2·gap, …, and beyond, that have the profile h at these losses.
 
     The pair is symmetric: the probability of the loss −ℓ is e^{−ℓ} times that of ℓ.
     """
     losses = gap * np.arange(GRID + 1)
     profile = rate * gaussian_delta(unamplified(losses, rate), mu)
-    # The hull replaces the profile between −ℓ and ℓ by a chord; the lowest at e^0 is tangent to both branches.
-    corner = int(np.argmin((2 * profile * np.exp(-losses) - np.expm1(-losses)) / (1 + np.exp(-losses))))
     slopes = np.diff(profile) / np.expm1(gap)
     probabilities = np.zeros(GRID + 1)
     probabilities[1:-1] = np.maximum(slopes[1:] - slopes[:-1] * math.exp(gap), 0)
     probabilities[-1] = -slopes[-1] * math.exp(gap)
-    probabilities[: corner + 1] = 0
     beyond = float(profile[-1])
-    rest = 1 - beyond - float(probabilities @ (1 + np.exp(-losses)))
-    probabilities[corner] = rest / (1 + math.exp(-losses[corner])) if corner else rest
+    probabilities[0] = max(0.0, 1 - beyond - float(probabilities @ (1 + np.exp(-losses))))
     return probabilities, beyond
 
 

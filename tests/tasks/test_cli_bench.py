@@ -2,9 +2,13 @@
 
 import json
 
+import jax
+import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from dpmac import cli
+from dpmac.cli.bench_env import random_actions
 
 QUICK = ["--rounds", "2", "--seconds", "0.01"]
 
@@ -38,3 +42,11 @@ def test_any_task_can_be_timed_alone(capsys):
 def test_bad_input_exits_with_two(arguments, says, capsys):
     assert cli.main(["bench", "env", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("agents", "actions"), [(3, 5), (20, 5), (2, 2), (3, 64)])
+def test_random_actions_are_uniform_for_every_agent(agents, actions):
+    chosen = np.asarray(random_actions(jax.random.key(0), (10, 2000, agents), actions))
+    assert chosen.shape == (10, 2000, agents)
+    for column in chosen.reshape(-1, agents).T:
+        assert chisquare(np.bincount(column, minlength=actions)).pvalue > 1e-4

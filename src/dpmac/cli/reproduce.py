@@ -48,6 +48,8 @@ class Reproduce:
     """Runs trained side by side; 0: as many as fit in memory."""
     compilers: int = 0
     """Programs compiled side by side; 0: half of the cores."""
+    skip_figures: bool = False
+    """Do not draw the figures into OUT/figures at the end."""
     quiet: bool = False
     """No progress, only the result."""
     json: bool = False
@@ -98,7 +100,18 @@ def run(argv: Sequence[str]) -> None:
         "seconds_in_all": round(sum(item["seconds"] for item in results.slices), 1),
         "export": str(options.export) if options.export else None,
     }
+    if not options.skip_figures and summary["finished"] == summary["runs"]:
+        draw(options.out / "figures", results)
     emit(summary, options.json, lambda: text(summary))
+
+
+def draw(folder: Path, results: Any) -> None:
+    """The paper's figures as files."""
+    from dpmac.figures import catalogue, plots
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in catalogue.available(results).items():
+        plots.figure_file(results, figure, folder / f"{name}.png")
 
 
 def export(options: Reproduce) -> Any:

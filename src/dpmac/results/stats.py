@@ -67,7 +67,7 @@ def bootstrap(
     return Estimate(float(statistic(np.concatenate(arrays), axis=0)), float(low), float(high))
 
 
-def curve(returns: ArrayLike, count: int = RESAMPLES, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def curve(returns: ArrayLike, count: int = 500, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Interquartile mean (evaluation,) of curves (seed, evaluation) and its interval, whole curves drawn anew."""
     returns = np.asarray(returns, float)
     chosen = np.random.default_rng(seed).integers(0, len(returns), (count, len(returns)))
@@ -85,7 +85,7 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
     value = float(a.mean() - b.mean())
     if min(len(a), len(b)) < 2:
         return Estimate(value, -np.inf, np.inf)
-    if a.std() == 0 and b.std() == 0:
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
         return Estimate(value, value, value)
     interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(CONFIDENCE)
     return Estimate(value, float(interval.low), float(interval.high))

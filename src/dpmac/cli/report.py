@@ -1,0 +1,81 @@
+"""`dpmac report`: one page about a folder of results, and the paper's figures as files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from dpmac.cli import emit, parse
+from dpmac.cli.reproduce import draw
+from dpmac.config import dumps, require
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make one self-contained page about saved results: verdicts on the paper's claims, figures, the privacy table and
+    films. It needs no network, neither to be made nor to be read."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of results: what `dpmac reproduce` wrote, or one that holds a file it exported."""
+    out: Path
+    """The page, NAME.html."""
+    figures: Path | None = None
+    """Also write the paper's figures into this folder, as the paper shows them."""
+    marl_eval: Path | None = None
+    """Also write all scores into this file, in the schema of marl-eval."""
+    json: bool = False
+    """Print the verdicts as JSON."""
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Report, argv, "dpmac report", "dpmac report results --out report.html --figures figures")
+    require(options.out.suffix == ".html", f"the page is named NAME.html, not {options.out}")
+    from dpmac.figures import catalogue, claims, report
+    from dpmac.results import records, stats, store
+
+    results = records.read(options.folder)
+    require(bool(results.runs), f"{options.folder} holds no finished runs; make some with dpmac reproduce")
+    report.write(results, options.out)
+    if options.figures is not None:
+        draw(options.figures, results)
+    if options.marl_eval is not None:
+        options.marl_eval.parent.mkdir(parents=True, exist_ok=True)
+        store.write_aside(options.marl_eval, dumps(stats.marl_eval(catalogue.algorithms(results))).encode())
+    found = claims.judge(results)
+    summary = {
+        "page": str(options.out),
+        "runs": len(results.runs),
+        "verdicts": claims.counts(found),
+        "claims": [claim_data(judgement) for judgement in found],
+    }
+    emit(summary, options.json, lambda: text(summary))
+
+
+def claim_data(judgement: Any) -> dict[str, Any]:
+    """A verdict as plain data."""
+    return {
+        "name": judgement.claim.name,
+        "sentence": judgement.claim.sentence,
+        "verdict": judgement.verdict,
+        "parts": [
+            {
+                **finding.part._asdict(),
+                "verdict": finding.verdict,
+                "effect": finding.effect.value,
+                "low": finding.effect.low,
+                "high": finding.effect.high,
+                "seeds": finding.seeds,
+                "verdict_by_last_tenth": finding.last_tenth,
+            }
+            for finding in judgement.findings
+        ],
+    }
+
+
+def text(summary: dict[str, Any]) -> str:
+    """The summary for people."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
+    lines = [f"{item['verdict']:>12}  {item['sentence']}" for item in summary["claims"]]
+    return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs; see {summary['page']}"])

@@ -1,0 +1,360 @@
+"""One page about a folder of results that needs no network: verdicts first, then the evidence."""
+
+import html
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpmac.config import dumps
+from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, Cell
+from dpmac.figures import catalogue, claims, extras, plots
+from dpmac.figures.claims import Finding, Judgement
+from dpmac.figures.page import CSS, JS
+from dpmac.figures.plots import Panel
+from dpmac.results.records import Results
+
+SECTIONS = {
+    "verdicts": "Verdicts",
+    "figures": "Figures",
+    "distributions": "Over all tasks",
+    "sender": "What senders learn",
+    "noise": "At another's noise",
+    "ablations": "What the paper did not ask",
+    "privacy": "What ε is true",
+    "films": "Films",
+    "runs": "How this was made",
+}
+UNITS = {"differs": "powers of two", "little learned": "of MADDPG's gain"}
+
+
+def text(value: Any) -> str:
+    """Escaped for a page."""
+    return html.escape(str(value))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Iterable[int] = ()) -> str:
+    """A table whose cells are HTML already; these columns hold numbers."""
+    right = set(numbers)
+
+    def cells(tag: str, row: Sequence[Any]) -> str:
+        return "".join(f"<{tag}{' class=number' if k in right else ''}>{cell}</{tag}>" for k, cell in enumerate(row))
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<div class=scroll><table><thead><tr>{cells('th', head)}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def show(panel: Panel, kind: str = "") -> str:
+    """A picture with what hovering needs."""
+    hover = f" data-hover='{html.escape(json.dumps(panel.hover), quote=True)}'" if panel.hover else ""
+    return f'<div class="panel {kind}"{hover}>{panel.svg}</div>'
+
+
+def pill(verdict: str) -> str:
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{verdict}</span>'
+
+
+# Verdicts -------------------------------------------------------------------------------------------------------------
+
+
+def verdict_section(judgements: list[Judgement]) -> str:
+    """How many sentences hold, and each of them with its evidence."""
+    tally = "".join(
+        f'<button class="{verdict.replace(" ", "-")}" aria-pressed=false><b>{count}</b>{verdict}</button>'
+        for verdict, count in claims.counts(judgements).items()
+        if count
+    )
+    groups: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        groups.setdefault(judgement.claim.section, []).append(judgement)
+    lists = "".join(f"<h3>{text(name)}</h3>" + "".join(map(claim_entry, group)) for name, group in groups.items())
+    rules = text((claims.__doc__ or "").split("\n", 2)[2].strip())
+    return (
+        f"<div class=tally>{tally}</div><p>The sentences are the paper's. Open one to see what was compared. Bars are "
+        "95 % intervals of the effect; the shaded band is the margin of equivalence.</p>"
+        f"<details><summary>How a verdict is reached</summary><pre>{rules}</pre></details>{lists}"
+    )
+
+
+def claim_entry(judgement: Judgement) -> str:
+    """A sentence, its verdict and its parts."""
+    rows = [finding_row(finding) for finding in judgement.findings]
+    head = ("task", "comparison", "effect", "95 % interval", "seeds", "verdict", "by the last tenth")
+    kind = judgement.verdict.replace(" ", "-")
+    return (
+        f'<details class="claim {kind}"><summary>{pill(judgement.verdict)}'
+        f"<span>“{text(judgement.claim.sentence)}”</span>{forest(judgement.findings)}</summary>"
+        f"{table(head, rows, (2, 3, 4))}</details>"
+    )
+
+
+def side(series: Any) -> str:
+    """One side of a comparison in words."""
+    name = catalogue.label(series.method, series.budget)
+    return f"{name}, scored at {catalogue.budget_label(series.at)}" if series.at else name
+
+
+def finding_row(finding: Finding) -> list[str]:
+    part, effect = finding.part, finding.effect
+    unit = UNITS.get(part.rule)
+    shown = (lambda value: f"{value:+.2f}") if unit else (lambda value: f"{100 * value:+.1f} %")
+    what = {"return": "", "curve": " (mean over training)", "learned_deviation": " (learned deviation)"}[part.measure]
+    words = f"{text(side(part.first))} <b>{part.rule}</b> {text(side(part.second))}{what}"
+    if finding.verdict == "not tested":
+        return [part.task.upper(), words, "", "", "0", pill("not tested"), ""]
+    interval = f"[{shown(effect.low)}, {shown(effect.high)}]" + (f" {unit}" if unit else "")
+    return [
+        part.task.upper(),
+        words,
+        shown(effect.value),
+        interval,
+        str(finding.seeds),
+        pill(finding.verdict),
+        pill(finding.last_tenth),
+    ]
+
+
+def forest(findings: Sequence[Finding], reach: float = 0.3) -> str:
+    """Intervals of all parts on one line each, between -30 % and +30 %; what lies beyond is cut off there."""
+    tested = [finding for finding in findings if finding.verdict != "not tested"]
+    height = 8 * max(len(tested), 1) + 4
+
+    def place(value: float) -> float:
+        return round(95 + 93 * float(np.clip(value / reach, -1, 1)), 1)
+
+    band = f'<rect x="{place(-claims.MARGIN)}" width="{place(claims.MARGIN) - place(-claims.MARGIN):.1f}" y="0" '
+    lines = [f'{band}height="{height}" fill="currentColor" opacity="0.12"/>', zero(height)]
+    for row, finding in enumerate(tested):
+        y, tone = 6 + 8 * row, f"var(--{finding.verdict})"
+        value, low, high = (place(number) for number in finding.effect)
+        lines.append(f'<path d="M{low} {y}H{high}" stroke="{tone}" stroke-width="3" opacity="0.55"/>')
+        lines.append(f'<circle cx="{value}" cy="{y}" r="2.6" fill="{tone}"/>')
+    return f'<svg viewBox="0 0 190 {height}" role="img" aria-label="effects">{"".join(lines)}</svg>'
+
+
+def zero(height: float) -> str:
+    return f'<path d="M95 0V{height}" stroke="currentColor" stroke-width="0.7" opacity="0.6"/>'
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+def figure_section(results: Results) -> str:
+    """The paper's nine figures."""
+    choice = (
+        "<div class=choice><button data-choose=deviation aria-pressed=true>mean ± standard deviation</button>"
+        "<button data-choose=interval aria-pressed=false>interquartile mean, 95 % interval</button></div>"
+    )
+    parts = [
+        "<p>Above, learning curves over seeds between the random and the scripted policy; below, final returns on "
+        "common starts: every seed, the interquartile mean and its bootstrap interval. Hover for numbers.</p>",
+        choice,
+    ]
+    for name, figure in catalogue.available(results).items():
+        names = [catalogue.label(*series) for series in figure.series]
+        key = legend(names, plots.colours(figure.series))
+        parts.append(f'<h3 id="figure-{name}">{text(figure.title)}</h3>{key}<div class=panels>')
+        for task in catalogue.tasks_of(results):
+            if plots.rows_of(results, task, figure.series):
+                parts += [
+                    show(plots.panel(results, task, name, figure, spread), spread)
+                    for spread in ("deviation", "interval")
+                ]
+        parts.append("</div>")
+    return "".join(parts)
+
+
+def legend(names: Iterable[str], colours: Iterable[str]) -> str:
+    """Names with their colours."""
+    items = (
+        f'<span><span class=swatch style="background:{colour}"></span> {text(name)}</span>'
+        for name, colour in zip(names, colours, strict=True)
+    )
+    return f"<div class=legend>{''.join(items)}</div>"
+
+
+def distribution_section(results: Results) -> str:
+    """Performance profiles and probabilities of improvement."""
+    found = [extras.profile_panel(results, budget) for budget in ("free", "step-1", "step-0.1", "episode-1")]
+    rows = [
+        (
+            text(catalogue.budget_label(budget)),
+            text(METHODS[other][0]),
+            f"{estimate.value:.2f}",
+            f"[{estimate.low:.2f}, {estimate.high:.2f}]",
+        )
+        for budget, other, estimate in extras.improvements(results)
+    ]
+    return (
+        f"<div class=panels>{''.join(show(panel) for panel in found if panel)}</div>"
+        "<h3>How likely a run of DPMAC scores above one of another method</h3>"
+        + table(("budget", "than", "probability", "95 % interval"), rows, (2, 3))
+    )
+
+
+def sender_section(results: Results) -> str:
+    """What senders do over σ and over training."""
+    tasks = catalogue.tasks_of(results)
+    levels = {"free": "free", "1": "step ε = 1", "0.1": "step ε = 0.1", "0.01": "step ε = 0.01"}
+    budgets = legend(levels.values(), [plots.EPSILON_COLOURS[level] for level in levels])
+    parts = [legend([task.upper() for task in tasks], [plots.TASK_COLOURS[task] for task in tasks])]
+    for method in ("dpmac", "tarmac", "i2c"):
+        over = [extras.sender_panel(results, method, metric) for metric in extras.SENDER]
+        if any(over):
+            parts.append(f"<h3>{METHODS[method][0]}, at the end of training</h3><div class=panels>")
+            parts += [show(panel) for panel in over if panel] + ["</div>"]
+        grown = [extras.training_panel(results, task, method, metric) for metric in extras.SENDER for task in tasks]
+        if any(grown):
+            parts.append(f"<details><summary>{METHODS[method][0]}, over training</summary>{budgets}<div class=panels>")
+            parts += [show(panel) for panel in grown if panel] + ["</div></details>"]
+    return "".join(parts)
+
+
+def noise_section(results: Results) -> str:
+    """Cross evaluation, and what TarMAC and I2C make of it."""
+    found = [extras.cross_panel(results, task) for task in catalogue.tasks_of(results)]
+    return (
+        "<p>DPMAC's teams, trained at one noise and scored at another. A row whose numbers do not change is a team "
+        "that does not need its messages.</p>"
+        f"<div class=panels>{''.join(show(panel) for panel in found if panel)}</div>"
+    )
+
+
+def ablation_section(results: Results) -> str:
+    """What variants change, each beside the plain runs."""
+    found = extras.ablation_panels(results)
+    parts = (f"<div><h3>{text(name)}</h3><p>{text(words)}</p>{show(panel)}</div>" for name, words, panel in found)
+    return f"<div class=panels>{''.join(parts)}</div>" if found else ""
+
+
+def privacy_section(results: Results) -> str:
+    """Each σ's claimed ε beside the exact one."""
+    rows = [
+        (
+            str(row["task"]).upper(),
+            text(row["budget"]),
+            row["accountant"],
+            f"{row['claimed']:g}",
+            f"{row['sigma']:.4g}",
+            f"{row['message']:.3g}",
+            f"{row['episode']:.3g}",
+            f"<span class='verdict {'holds' if row['valid'] == 'true' else 'contradicted'}'>{row['valid']}</span>",
+        )
+        for row in catalogue.privacy_rows(results)
+    ]
+    head = ("task", "budget", "accountant", "claimed ε", "σ", "exact ε of a message", "exact ε of an episode", "claim")
+    return (
+        "<p>δ = 1e-4, messages clipped to norm 0.5, one broadcast a step, as DPMAC sends them. TarMAC and I2C have "
+        "the same σ at the receiver, as in the paper, where it protects nothing from the receiver.</p>"
+        + table(head, rows, (3, 4, 5, 6))
+    )
+
+
+# Films and the rest ---------------------------------------------------------------------------------------------------
+
+
+def films_of(results: Results) -> list[dict[str, Any]]:
+    """One example episode of every cell that has one."""
+    found = []
+    for task in catalogue.tasks_of(results):
+        for method in METHODS:
+            for budget in PAPER_BUDGETS:
+                kept = [record for record in catalogue.runs(results, Cell(task, method, budget)) if record.episodes]
+                if kept:
+                    title = f"{task.upper()}: {catalogue.label(method, budget)}"
+                    found.append({"title": title, "episode": kept[0].episodes[0]})
+    return found
+
+
+def film_section(results: Results) -> str:
+    films = films_of(results)
+    if not films:
+        return "<p>No example episodes were kept.</p>"
+    payload = dumps(films).replace("</", "<\\/")
+    return (
+        f'<script type="application/json" id="films-data">{payload}</script>'
+        "<p>Greedy episodes of the first seed. Beside the scene: each message as its sender made it, clipped, and as "
+        "it was sent.</p><div class=film data-films=films-data><div><canvas class=stage></canvas></div><div>"
+        "<div class=controls><select aria-label=film></select><button>play</button>"
+        "<input type=range min=0 value=0 aria-label=step></div><p class='note faint'></p><canvas></canvas></div></div>"
+    )
+
+
+def run_section(results: Results) -> str:
+    """Commands, hardware, versions and times."""
+    commands = "\n".join(dict.fromkeys(item["command"] for item in results.slices))
+    rows = [
+        (
+            text(item.get("date", "")),
+            text(item.get("device", "")),
+            text(item.get("cores", "")),
+            f"{item['seconds']:,.0f}",
+            text(item.get("runs", "")),
+            text(", ".join(f"{name} {version}" for name, version in item.get("versions", {}).items())),
+        )
+        for item in results.slices
+    ]
+    populations = {}
+    for record in results.runs.values():
+        facts = record.final["population"]
+        populations[facts["name"]] = (
+            text(facts["name"]),
+            facts["runs"],
+            f"{facts.get('train_seconds', 0):,.0f}",
+            f"{facts.get('compile_seconds', 0):,.0f}",
+        )
+    names = ("population", "runs", "seconds of training", "seconds until compiled (beside training)")
+    return (
+        f"<pre>{text(commands)}</pre>"
+        + table(("date", "device", "cores", "seconds", "runs trained", "versions"), rows, (2, 3, 4))
+        + f"<details><summary>Populations</summary>{table(names, populations.values(), (1, 2, 3))}</details>"
+    )
+
+
+def headline(results: Results) -> str:
+    """What the page is about, in a sentence."""
+    runs = results.runs.values()
+    steps = {int(record.steps[-1]) for record in runs}
+    updates = {record.config.learning.updates / record.config.learning.episodes for record in runs}
+    seconds = sum(item["seconds"] for item in results.slices)
+    parts = (
+        f"{len(results.runs)} runs on {', '.join(TASKS[task] for task in catalogue.tasks_of(results))}",
+        f"{len({record.seed for record in runs})} seeds",
+        f"{' or '.join(f'{step:,}' for step in sorted(steps))} steps each",
+        f"{' or '.join(f'{rate:g}' for rate in sorted(updates))} updates per episode",
+        f"{seconds / 60:.1f} minutes in all.",
+    )
+    return "; ".join(parts)
+
+
+def page(results: Results) -> str:
+    """The whole page."""
+    sections = {
+        "verdicts": verdict_section(claims.judge(results)),
+        "figures": figure_section(results),
+        "distributions": distribution_section(results),
+        "sender": sender_section(results),
+        "noise": noise_section(results),
+        "ablations": ablation_section(results),
+        "privacy": privacy_section(results),
+        "films": film_section(results),
+        "runs": run_section(results),
+    }
+    sections = {name: body for name, body in sections.items() if body}
+    nav = "".join(f"<a href=#{name}>{SECTIONS[name]}</a>" for name in sections)
+    body = "".join(f"<section id={name}><h2>{SECTIONS[name]}</h2>{part}</section>" for name, part in sections.items())
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, "
+        "initial-scale=1'><link rel=icon href='data:,'><title>DPMAC: the paper's claims, examined</title>"
+        f"<style>{CSS}</style></head><body data-spread=deviation><header><h1>DPMAC: the paper’s claims, examined</h1>"
+        f"<p class=faint>{text(headline(results))}</p></header><nav>{nav}</nav><main>{body}</main>"
+        f"<div id=tip hidden></div><script>{JS}</script></body></html>"
+    )
+
+
+def write(results: Results, path: Path) -> None:
+    """Write the page."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(results), encoding="utf-8")

@@ -1,5 +1,6 @@
-"""I2C equals its equations; whom it asks follows from what the joint critic says, and where that is a secret, all are."""
+"""I2C equals its equations; it asks whom the joint critic says, and everybody where asking would reveal something."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,7 +78,7 @@ def test_an_agent_that_asks_nobody_hears_zeros_without_nan():
 
     def heard(member, shift):
         biased = member.prior.belief.bias + shift
-        shifted = i2c.eqx.tree_at(lambda m: m.prior.belief.bias, member, biased)
+        shifted = eqx.tree_at(lambda m: m.prior.belief.bias, member, biased)
         return shifted.receive(inbox, jnp.ones(2, bool), seen, jnp.zeros(SMALL.hidden))
 
     assert not heard(member, -100.0).any()
@@ -149,11 +150,13 @@ def test_pair_values_change_the_two_actions_and_leave_the_others():
 
 
 def test_with_noise_at_the_sender_everybody_is_always_asked():
-    team = team_of(3, PRIVATE)
-    assert team.members.protocol.prior is None
+    private, asking = (team_of(3, channel).members.protocol for channel in (PRIVATE, ASKING))
+    assert isinstance(private, i2c.I2C)
+    assert isinstance(asking, i2c.I2C)
+    assert private.prior is None
+    assert asking.prior is not None
     for seed in range(3):
-        assert team.members.protocol.asks(jax.random.normal(jax.random.key(seed), (OBSERVATION,))).all()
-    assert team_of(3).members.protocol.prior is not None
+        assert private.asks(jax.random.normal(jax.random.key(seed), (OBSERVATION,))).all()
 
 
 def run_of(task, channel=ASKING, **others):

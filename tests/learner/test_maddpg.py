@@ -1,0 +1,175 @@
+"""MADDPG: where gradients go, what targets are, and what an update changes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpmac import tasks
+from dpmac.agents.channel import levels
+from dpmac.agents.team import Shape, make_team
+from dpmac.config import Channel, Learning, Networks
+from dpmac.learner import maddpg, replay
+from dpmac.learner.rollout import rollout
+
+TASK = tasks.make("probe-neighbour", horizon="4")
+LEARNING = Learning(batch=4, logit_penalty=0.0)
+SENDER, RECEIVER = ("shared", "mean", "log_deviation"), ("key", "query", "value")
+EPISODES = 6
+
+
+def build(recurrent_critic=False, channel=None, learning=LEARNING):
+    team_key, critic_key, episode_key = jax.random.split(jax.random.key(0), 3)
+    shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
+    team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), Networks(8, 6, 4))
+    networks, optimisers = maddpg.init(critic_key, team, TASK.observation_size, 8, recurrent_critic, learning)
+    level = levels(channel or Channel(), (0.1, 0.1, 0.1))
+    episodes = rollout(TASK, team, level, episode_key, EPISODES).episode
+    return networks, optimisers, episodes, level
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return build()
+
+
+def inside(episodes):
+    """Axes of an update: (time, agent, episode, …)."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(chance=None))
+
+
+CLOCK = maddpg.clock_of(TASK.horizon)
+
+
+@pytest.fixture(scope="module")
+def gradients_of_each(parts):
+    """For each agent i, the gradient of its loss -Q_i alone, into the networks of all agents."""
+    networks, _, episodes, level = parts
+    chance = networks.team.draw(jax.random.key(1), EPISODES)
+    gumbel = jax.random.gumbel(jax.random.key(2), (TASK.horizon, 3, EPISODES, TASK.actions))
+
+    def loss(team, agent):
+        only = jax.tree.map(
+            lambda leaf: leaf * (jnp.arange(3) == agent).reshape(3, *[1] * (leaf.ndim - 1)), networks.critics
+        )
+        return maddpg.actor_loss(team, only, inside(episodes), chance, gumbel, level, 0.0)[0]
+
+    gradient = jax.jit(jax.grad(loss))
+    return [jax.tree.map(np.asarray, gradient(networks.team, agent).members) for agent in range(3)]
+
+
+def size(gradient, agent):
+    """The largest entry of a gradient that belongs to an agent."""
+    return max(np.abs(leaf[agent]).max() for leaf in jax.tree.leaves(gradient))
+
+
+def layers(gradient, names):
+    return [getattr(gradient.protocol, name) for name in names]
+
+
+def test_gradients_reach_the_senders_of_the_others_and_never_an_agents_own(gradients_of_each):
+    for loss in range(3):
+        for agent in range(3):
+            found = size(layers(gradients_of_each[loss], SENDER), agent)
+            assert (found > 1e-8) if agent != loss else (found == 0), (loss, agent, found)
+
+
+def test_gradients_stay_with_the_own_receiver_and_actor(gradients_of_each):
+    for loss in range(3):
+        for agent in range(3):
+            received = size(layers(gradients_of_each[loss], RECEIVER), agent)
+            acted = size(gradients_of_each[loss].actor, agent)
+            assert (received > 0) == (acted > 0) == (agent == loss)
+
+
+def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_replay(parts):
+    """With one-hot own actions planted by huge Gumbel noise, the loss is -Q of exactly that joint action."""
+    networks, _, episodes, level = parts
+    batch, team = inside(episodes), networks.team
+    planted = (batch.actions + 1) % TASK.actions
+    gumbel = 1e4 * jax.nn.one_hot(planted, TASK.actions)
+    chance = team.draw(jax.random.key(1), EPISODES)
+    found, _ = maddpg.actor_loss(team, networks.critics, batch, chance, gumbel, level, 0.0)
+    wanted = 0.0
+    for agent in range(3):
+        joint = batch.actions.at[:, agent].set(planted[:, agent])
+        q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(joint, TASK.actions), CLOCK[:-1])
+        wanted -= float(jnp.mean(q[:, agent]))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_targets_stop_at_the_horizon_or_see_through_it(parts, terminal):
+    networks, _, episodes, level = parts
+    batch, learning = inside(episodes), Learning(discount=0.9, terminal_horizon=terminal)
+    chance = networks.team.draw(jax.random.key(3), EPISODES)
+    target = maddpg.targets(networks, batch, chance, level, learning)
+    logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
+    greedy = jax.nn.one_hot(jnp.argmax(logits[1:], -1), TASK.actions)
+    following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy, CLOCK[1:]))
+    if terminal:
+        following[-1] = 0
+    np.testing.assert_allclose(target, batch.rewards + 0.9 * following, rtol=1e-5, atol=1e-6)
+
+
+def test_a_critic_of_each_agent_sees_all_observations_and_actions(parts):
+    networks, _, episodes, _ = parts
+    batch = inside(episodes)
+    observations, actions = batch.observations[:-1], jax.nn.one_hot(batch.actions, TASK.actions)
+    q = maddpg.values(networks.critics, observations, actions, CLOCK[:-1])
+    assert q.shape == (TASK.horizon, 3, EPISODES)
+    for given in (0, 1):
+        slope = jax.grad(lambda *both: maddpg.values(networks.critics, *both, CLOCK[:-1])[2, 1, 3], given)(
+            observations, actions
+        )
+        assert np.all(np.abs(slope).max(-1)[2, :, 3] > 0)
+        assert np.count_nonzero(np.abs(slope).max(-1)) == 3
+
+
+@pytest.fixture(scope="module")
+def updated(parts):
+    """One update at two mixed noise levels."""
+    networks, optimisers, episodes, level = parts
+    ring = replay.add(replay.empty(8, jax.tree.map(lambda leaf: leaf[0], episodes)), episodes)
+    table = jax.tree.map(lambda *leaf: jnp.stack(leaf), level, levels(Channel(), (0.5, 0.5, 0.5)))
+    update = jax.jit(lambda n, o, r, k: maddpg.update(n, o, r, k, table, LEARNING))
+    with jax.debug_key_reuse(True):
+        return update(networks, optimisers, ring, jax.random.key(4))
+
+
+def test_one_update_uses_every_key_once_and_moves_every_network(parts, updated):
+    before, (after, _, report) = parts[0], updated
+    for name in ("team", "critics"):
+        old, new = (jax.tree.leaves(getattr(networks, name)) for networks in (before, after))
+        assert all(bool(jnp.any(a != b)) for a, b in zip(old, new, strict=True) if a.ndim == 3)
+    assert {"critic_loss", "actor_loss"} <= set(report)
+    assert all(np.isfinite(value) for value in report.values())
+
+
+def test_targets_follow_slowly(parts, updated):
+    before, after = parts[0], updated[0]
+    for slow, fast in (("target_team", "team"), ("target_critics", "critics")):
+        old, new, goal = (jax.tree.leaves(getattr(n, f)) for n, f in ((before, slow), (after, slow), (after, fast)))
+        for a, b, c in zip(old, new, goal, strict=True):
+            np.testing.assert_allclose(b - a, LEARNING.target_rate * (c - a), rtol=1e-3, atol=1e-7)
+
+
+def test_gradients_are_clipped_for_each_agent_apart():
+    """An agent with huge gradients moves as it would alone; Adam's first step is as long as the learning rate."""
+    optimiser = jax.vmap(maddpg.optimiser(LEARNING).update)
+    gradient = {"w": jnp.array([[3e6, -4e6], [0.3, 0.4]])}
+    state = jax.vmap(maddpg.optimiser(LEARNING).init)(gradient)
+    step, state = optimiser(gradient, state, gradient)
+    np.testing.assert_allclose(jnp.abs(step["w"]), LEARNING.learning_rate, rtol=1e-3)
+    moments = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (2, 2)]
+    np.testing.assert_allclose(moments[0], [[0.06, -0.08], [0.03, 0.04]], rtol=1e-4)
+
+
+def test_what_senders_do_is_described():
+    networks, _, episodes, _ = build(channel=Channel(clip_norm=1e-3))
+    one = jax.tree.map(lambda leaf: leaf[0], episodes)
+    told, free = (maddpg.describe(networks.team, one, levels(Channel(), (noise,) * 3)) for noise in (0.5, 0.0))
+    assert {"message_norm", "share_clipped", "signal_to_noise", "learned_deviation"} == set(told)
+    assert told["share_clipped"] == 1
+    assert 0 < float(told["signal_to_noise"]) <= 1e-6 / (4 * 0.25)
+    assert np.isinf(free["signal_to_noise"])

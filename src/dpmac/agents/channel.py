@@ -5,6 +5,7 @@ advance (`draw`) and handed in, so that `release` is a plain function: experimen
 the operating system, and tests from whatever they plant.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -34,7 +35,7 @@ def levels(spec: Channel, noise: tuple[float, ...]) -> Level:
                 raise BadInput(
                     f"a flip probability of {flip:.3g} is below 2^-64 and cannot be drawn; use inf or less ε"
                 )
-            thresholds[agent] = min(round(flip * 2**64), 2**64 - 1)
+            thresholds[agent] = min(math.ceil(flip * 2**64), 2**64 - 1)
     words = np.array([[value >> 32, value & 0xFFFFFFFF] for value in thresholds], np.uint32)
     return Level(jnp.asarray(noise, jnp.float32), jnp.asarray(words))
 

@@ -1,4 +1,4 @@
-"""CommNet (Sukhbaatar, Szlam, Fergus, NeurIPS 2016): everybody hears the mean of the others' messages."""
+"""CommNet (Sukhbaatar, Szlam, Fergus, NIPS 2016): everybody hears the mean of the others' messages."""
 
 import jax
 import jax.numpy as jnp

@@ -9,7 +9,6 @@ an agent; so there everybody is always asked, and there is no prior.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import equinox as eqx
@@ -113,8 +112,7 @@ class I2C(Protocol):
 
         observations, actions, logits = now(episode.observations), now(episode.actions), now(logits)
         partner = (jnp.arange(agents)[:, None] + 1 + other) % agents
-        clocked = partial(values, clock=(time / len(episode.actions))[None])
-        scores = pair_values(clocked, observations, actions, partner, logits.shape[-1]) / protocol.temperature
+        scores = pair_values(values, observations, actions, partner, logits.shape[-1]) / protocol.temperature
         taken = jnp.take_along_axis(actions, partner, axis=0).astype(int)
         informed, effect = causal_effect(scores, taken)
         policy = jax.nn.log_softmax(logits)

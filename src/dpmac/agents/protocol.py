@@ -1,11 +1,12 @@
 """What a method is: how an agent makes a message, and what it makes of the messages of others.
 
 A protocol is one agent's part, written for one step. It knows neither the channel, which stands between its two halves,
-nor the learner. Adding one takes a subclass here or in a user's own package, and a line in `PROTOCOLS` or the name
+nor the learner. Adding one takes a subclass here or in a user's own package, and a line in `BUILT_IN` or the name
 `package.module:Class` on the command line.
 """
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -143,6 +144,10 @@ def find(name: str) -> type[Protocol]:
     module, _, attribute = BUILT_IN.get(name, name).partition(":")
     if not attribute:
         raise BadInput(f"unknown method {name!r}; allowed: {', '.join(names())}, or package.module:Class of your own")
+    if "" not in sys.path:
+        sys.path.append(
+            ""
+        )  # a user's own module lies in the working directory; an installed command does not look there
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:

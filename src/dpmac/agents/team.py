@@ -86,7 +86,7 @@ class Team(eqx.Module):
             chance = self.hearing.draw(channel_key, ((self.horizon + 1) * spec.rounds, self.agents))
         else:
             chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
-        count = max(1, round(spec.recipient_rate * others)) if others else 0
+        count = spec.recipients(others) if others else 0
         ranks = jnp.argsort(jax.random.uniform(recipient_key, (*shape, others)), axis=-1) if count < others else 0
         recipients = jnp.broadcast_to(jnp.asarray(ranks) < count, (*shape, others))
         messages = self.horizon if spec.sample_rate else self.uses

@@ -1,5 +1,7 @@
 """`dpmac bench train`: milliseconds per update of all agents, with its share of rollouts."""
 
+import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,26 +51,26 @@ def measure(options: BenchTrain) -> dict[str, Any]:
     from dpmac.runner import bench
 
     rate, rows = bench.matrix_rate(), []
-    grid = [
-        (task, method, runs) for task in options.tasks for method in options.methods for runs in options.populations
-    ]
-    prepared = bench.prepare_all([config(*each, options.episodes) for each in grid])
-    measured = bench.measure(prepared, options.iterations, options.repeats)
-    for (task, method, runs), item, seconds in zip(grid, prepared, measured, strict=True):
-        row: dict[str, Any] = {
-            "task": task,
-            "method": method,
-            "runs": runs,
-            "ms_per_update": 1e3 * seconds,
-            "updates_per_second": runs / seconds,
-            "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
-            "compile_seconds": item.compile_seconds,
-            "matrix_share": runs * bench.operations(item.program) / seconds / rate,
-            "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
-        }
-        if options.breakdown:
-            row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
-        rows.append(row)
+    for task, method in itertools.product(options.tasks, options.methods):
+        prepared = [bench.prepare(config(task, method, runs, options.episodes)) for runs in options.populations]
+        measured = bench.measure(prepared, options.iterations, options.repeats)
+        for item, runs, seconds in zip(prepared, options.populations, measured, strict=True):
+            row: dict[str, Any] = {
+                "task": task,
+                "method": method,
+                "runs": runs,
+                "ms_per_update": 1e3 * seconds,
+                "updates_per_second": runs / seconds,
+                "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
+                "compile_seconds": item.compile_seconds,
+                "matrix_share": runs * bench.operations(item.program) / seconds / rate,
+                "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
+            }
+            if options.breakdown:
+                row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
+            rows.append(row)
+            print(f"{task} {method} {runs} runs: {1e3 * seconds:.2f} ms an update", file=sys.stderr, flush=True)
+        del prepared
     return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": bench.peak_bytes(), "rows": rows}
 
 

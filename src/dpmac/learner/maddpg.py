@@ -49,7 +49,7 @@ def init(key: Array, team: Team, observation_size: int, width: int, recurrent: b
         not (recurrent and team.members.protocol.needs_values),
         f"{type(team.members.protocol).__name__} needs the values of single actions, which a recurrent critic lacks",
     )
-    critic = Critic(team.agents * (observation_size + team.actions) + 1, width, recurrent)
+    critic = Critic(team.agents * (observation_size + team.actions), width, recurrent)
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
@@ -62,31 +62,22 @@ def minibatch(ring: Ring, key: Array, count: int) -> Episode:
     return turned._replace(chance=batch.chance)
 
 
-def values(critics: Critic, observations: Array, actions: Array, clock: Array) -> Array:
+def values(critics: Critic, observations: Array, actions: Array) -> Array:
     """Q (time, agent, episode) of every critic: observations (time, agent, episode, feature), one-hot actions.
 
-    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action). The
-    clock (time, episode or 1) runs from 0 to 1 in an episode: how much can still be earned depends on it, and no
-    observation shows it.
+    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action).
     """
     shape = (critics.value.weight.shape[0], *observations.shape[:-1])
     given = [jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (observations, actions)]
     joint = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
-    joint = joint.reshape(*joint.shape[:3], -1)
-    clock = jnp.broadcast_to(clock[..., None], (*joint.shape[:3], 1))
-    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, jnp.concatenate([joint, clock], axis=-1))
-
-
-def clock_of(steps: int) -> Array:
-    """The clock (T + 1, 1) of an episode of so many steps."""
-    return jnp.linspace(0.0, 1.0, steps + 1)[:, None]
+    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, joint.reshape(*joint.shape[:3], -1))
 
 
 def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
     logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
     actions = jax.nn.one_hot(jnp.argmax(logits[1:], axis=-1), logits.shape[-1])
-    following = values(networks.target_critics, batch.observations[1:], actions, clock_of(len(batch.actions))[1:])
+    following = values(networks.target_critics, batch.observations[1:], actions)
     if learning.terminal_horizon:
         following = following.at[-1].set(0.0)
     return batch.rewards + learning.discount * following
@@ -94,8 +85,7 @@ def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, le
 
 def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) -> Array:
     """Squared TD error, averaged over time and episodes and summed over critics."""
-    one_hot, clock = jax.nn.one_hot(batch.actions, actions), clock_of(len(batch.actions))[:-1]
-    errors = values(critics, batch.observations[:-1], one_hot, clock) - target
+    errors = values(critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, actions)) - target
     return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
 
 
@@ -112,7 +102,7 @@ def actor_loss(
     own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
     recorded = jax.nn.one_hot(batch.actions, team.actions)
     mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
-    q = values(critics, observations, jnp.where(mine, own, recorded), clock_of(len(batch.actions))[:-1])
+    q = values(critics, observations, jnp.where(mine, own, recorded))
     return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2))), logits
 
 

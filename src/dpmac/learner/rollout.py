@@ -41,7 +41,7 @@ def rollout(
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
     per_episode = 0 if level.amount.ndim == 2 else None
     return jax.vmap(lambda *given: play(task, team, greedy, *given), in_axes=(per_episode, 0, 0, 0, 0, 0))(
-        level, starts, keys, gumbel, wander, uniform
+        level, starts, jax.random.key_data(keys), gumbel, wander, uniform
     )
 
 
@@ -51,13 +51,13 @@ def play(
     greedy: bool,
     level: Level,
     start: Array,
-    key: Array,
+    chance_data: Array,
     gumbel: Array,
     wander: Array,
     uniform: Array,
 ) -> Trace:
-    """One episode, given everything random about it but the messages, whose chance comes from a key."""
-    chance = team.chance(key)
+    """One episode, given everything random about it but the messages, whose chance comes from the data of a key."""
+    chance = team.chance(jax.random.wrap_key_data(chance_data))
 
     def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, memory = carry
@@ -78,7 +78,7 @@ def play(
         step, carry, (gumbel, wander, uniform)
     )
     observations = jnp.concatenate([observations, task.observe(last)[None]])
-    episode = Episode(observations, actions, rewards, jax.random.key_data(key))
+    episode = Episode(observations, actions, rewards, chance_data)
     return Trace(episode, states, released, logits)
 
 

@@ -1,11 +1,9 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
 import math
-import os
 import resource
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -83,12 +81,6 @@ def prepare(config: RunConfig) -> Prepared:
     seconds = time.perf_counter() - begun
     states = compiled(population.start(program, population.keys_of(runs)), tables, jnp.asarray(2))
     return Prepared(config, program, states, tables, compiled, seconds)
-
-
-def prepare_all(configs: list[RunConfig]) -> list[Prepared]:
-    """Prepare populations side by side: compiling is most of it, and takes one core each."""
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
-        return list(pool.map(prepare, configs))
 
 
 def measure(prepared: list[Prepared], iterations: int, repeats: int) -> list[float]:

@@ -10,7 +10,7 @@ the scripted policy on the task, with Welch's 95 % interval over seeds. With the
     much better      interval above 0 and effect ≥ Δ     interval below Δ
     comparable       interval inside (−δ, δ)             interval outside of [−δ, δ]
     not worse        interval above −δ                   interval below −δ
-    slightly worse   interval inside (−Δ, δ)             interval outside of [−Δ, δ]
+    little worse     interval above −Δ                   interval below −Δ
     differs          interval off 0 and |effect| ≥ m     interval inside (−m, m)
     little learned   interval below ¼                    interval above ¼
 
@@ -76,7 +76,7 @@ def decide(rule: Rule, effect: Estimate) -> Verdict:
     least, most = {
         "comparable": (-MARGIN, MARGIN),
         "not worse": (-MARGIN, np.inf),
-        "slightly worse": (-LARGE, MARGIN),
+        "little worse": (-LARGE, np.inf),
     }[rule]
     return chosen(least < low and high < most, high < least or low > most)
 

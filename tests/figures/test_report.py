@@ -1,0 +1,181 @@
+"""The report's page, looked at in a real browser: wide and narrow, light and dark."""
+
+import os
+import re
+import shutil
+
+import made
+import pytest
+
+from dpmac import experiments
+from dpmac.cli import main
+from dpmac.experiments import FIGURES
+from dpmac.figures import claims, report
+from dpmac.results import records
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def planted(cell):
+    share = 0.9 if cell.task == "ccn" and cell.budget in ("free", "step-1") and cell.method == "dpmac" else 0.75
+    random, scripted = made.REFERENCES[cell.task]
+    return random + share * (scripted - random)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return made.results(planted, cells=made.all_cells(True), episodes=True, evaluations=8)
+
+
+@pytest.fixture(scope="module")
+def path(results, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report.write(results, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if BROWSER is None:
+        assert "CI" not in os.environ, "continuous integration must look at the page: install chromium"
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Page:
+    """A page that was loaded, and everything that went wrong in it."""
+
+    def __init__(self, browser, path, width, scheme):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.errors, self.requests = [], []
+        self.page = context.new_page()
+        self.page.on(
+            "console", lambda line: self.errors.append(line.text) if line.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def colour(self, name):
+        """Brightness of a colour of the page's body."""
+        text = self.page.evaluate(f"getComputedStyle(document.body).{name}")
+        return sum(map(int, re.findall(r"\d+", text)[:3])) / 3
+
+
+@pytest.fixture(scope="module", params=[(1360, "light"), (1360, "dark"), (380, "light"), (380, "dark")], ids=str)
+def loaded(request, browser, path):
+    return Page(browser, path, *request.param), request.param
+
+
+def test_page_loads_without_an_error_and_asks_nobody_for_anything(loaded):
+    page, _ = loaded
+    assert page.errors == []
+    assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_nothing_is_wider_than_the_screen(loaded):
+    page, (width, _) = loaded
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_text_stands_out_in_light_and_dark(loaded):
+    page, (_, scheme) = loaded
+    ink, paper = page.colour("color"), page.colour("backgroundColor")
+    assert (paper - ink > 150) if scheme == "light" else (ink - paper > 150)
+    tick = page.page.locator("#figures svg text").first
+    fill = tick.evaluate("node => getComputedStyle(node).fill")
+    assert sum(map(int, re.findall(r"\d+", fill)[:3])) / 3 == pytest.approx(ink, abs=2)
+
+
+def test_verdicts_come_first_and_can_be_filtered(loaded, results):
+    page, _ = loaded
+    order = page.page.evaluate("[...document.querySelectorAll('main > section')].map(s => s.id)")
+    assert order[0] == "verdicts"
+    counts = claims.counts(claims.judge(results))
+    shown = page.page.locator(".claim:visible")
+    assert shown.count() == sum(counts.values())
+    page.page.locator(".tally button.holds").click()
+    assert shown.count() == counts["holds"]
+    page.page.locator(".tally button.holds").click()
+    assert shown.count() == sum(counts.values())
+
+
+def test_every_figure_has_a_picture_of_every_task(loaded):
+    page, _ = loaded
+    assert page.page.locator("#figures h3").count() == len(FIGURES)
+    pictures = page.page.locator("#figures .panel:visible svg")
+    assert pictures.count() == 3 * len(FIGURES)
+    for place in range(pictures.count()):
+        box = pictures.nth(place).bounding_box()
+        assert box["width"] > 250
+        assert box["height"] > 150
+
+
+def test_hovering_shows_numbers(loaded):
+    page, _ = loaded
+    picture = page.page.locator("#figures .panel:visible svg").nth(1)
+    picture.scroll_into_view_if_needed()
+    box = picture.bounding_box()
+    page.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.3 * box["height"])
+    tip = page.page.locator("#tip")
+    assert tip.is_visible()
+    assert "steps" in tip.inner_text()
+    assert "DPMAC" in tip.inner_text()
+    page.page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+def test_spread_can_be_chosen(loaded):
+    page, _ = loaded
+    page.page.get_by_role("button", name="interquartile mean").click()
+    assert page.page.locator("#figures .interval:visible").count() == 3 * len(FIGURES)
+    assert page.page.locator("#figures .deviation:visible").count() == 0
+    page.page.get_by_role("button", name="mean ± standard deviation").click()
+
+
+def test_films_are_drawn_and_play(loaded):
+    page, _ = loaded
+    film = page.page.locator(".film")
+    film.scroll_into_view_if_needed()
+    colours = """canvas => new Set(new Uint32Array(canvas.getContext('2d')
+        .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size"""
+    assert film.locator("canvas").first.evaluate(colours) > 3
+    assert film.locator("canvas").last.evaluate(colours) > 3
+    assert film.locator("option").count() == 54
+    film.get_by_role("button").click()
+    page.page.wait_for_function("Number(document.querySelector('.film').dataset.step) >= 2")
+    film.get_by_role("button").click()
+
+
+def test_exact_privacy_stands_beside_the_claim(loaded):
+    page, _ = loaded
+    row = page.page.locator("#privacy tr", has_text="CCN").filter(has_text="step ε = 1").first.inner_text()
+    assert all(number in row for number in ("0.6596", "6.29", "56.1", "not true"))
+
+
+def test_report_command_writes_page_figures_and_scores(results, tmp_path, capsys):
+    few = {cell.run(seed) for cell in experiments.cells_of("step-dpmac", ["ccn"]) for seed in range(5)}
+    small = records.Results({name: run for name, run in results.runs.items() if name in few}, results.slices)
+    records.pack(small, tmp_path / "results" / "all.json.gz")
+    target = tmp_path / "page.html"
+    arguments = ["report", str(tmp_path / "results"), "--out", str(target), "--figures", str(tmp_path / "figures")]
+    assert main([*arguments, "--marl-eval", str(tmp_path / "scores.json"), "--json"]) == 0
+    with_runs = {"nonprivate", "step-0.1", "step-1.0", "step-dpmac", "episode-dpmac"}
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == with_runs
+    assert target.read_text().count("<section") >= 8
+    assert '"verdicts"' in capsys.readouterr().out
+    assert (tmp_path / "scores.json").stat().st_size > 1000
+
+
+def test_a_folder_without_results_is_bad_input(tmp_path, capsys):
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert "dpmac reproduce" in capsys.readouterr().err
+
+
+def test_text_of_a_page_is_escaped():
+    assert report.text("<script>") == "&lt;script&gt;"

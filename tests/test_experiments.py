@@ -1,0 +1,101 @@
+"""The paper's experiments as data."""
+
+import pytest
+
+from dpmac import experiments, privacy, tasks
+from dpmac.agents import protocol
+from dpmac.config import BadInput
+from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, METHODS, NAMES, SCALES, VARIANTS, Cell
+
+PAPER = SCALES["paper"]
+
+
+def all_names(populations):
+    return [name for key, config in populations.items() for name in experiments.run_names(key, config).values()]
+
+
+def test_the_nine_figures_need_270_runs_in_twelve_populations_each_run_once():
+    populations = experiments.populations(experiments.targets(["all"]), PAPER, PAPER.tasks)
+    names = all_names(populations)
+    assert len(FIGURES) == 9
+    assert len(populations) == 12
+    assert len(names) == len(set(names)) == 270
+
+
+def test_figures_share_runs_whatever_the_order():
+    one = experiments.populations(["nonprivate", "step-dpmac"], PAPER, PAPER.tasks)
+    other = experiments.populations(["step-dpmac", "nonprivate"], PAPER, PAPER.tasks)
+    assert sorted(all_names(one)) == sorted(all_names(other))
+    assert Cell("ccn", "dpmac", "free").run(0) in all_names(one)
+
+
+def test_every_series_of_a_figure_and_every_ablation_can_be_trained():
+    for cell in [
+        *(cell for name in FIGURES for cell in experiments.cells_of(name, PAPER.tasks)),
+        *sum(ABLATIONS.values(), ()),
+    ]:
+        config = experiments.configuration([cell], PAPER)
+        assert config.budgets == (BUDGETS[cell.budget],)
+        assert cell.variant in VARIANTS
+        tasks.make(config.task, **config.task_options)
+
+
+def test_noise_stands_where_the_paper_puts_it():
+    for method, (_, place) in METHODS.items():
+        assert protocol.find(method).private_at == place
+
+
+@pytest.mark.parametrize(
+    ("budget", "sigma"),
+    [
+        ("step-0.01", 64.25),
+        ("step-0.1", 6.441),
+        ("step-1", 0.6596),
+        ("episode-0.01", 321.3),
+        ("episode-0.1", 32.20),
+        ("episode-1", 3.298),
+    ],
+)
+def test_sigma_is_that_of_the_paper_at_the_released_settings(budget, sigma):
+    channel = experiments.configuration([Cell("ccn", "dpmac", budget)], PAPER).channel
+    assert privacy.noise_levels(BUDGETS[budget], channel, 2, 25) == pytest.approx((sigma, sigma), rel=1e-3)
+
+
+def test_settings_are_those_of_the_paper():
+    configs = experiments.populations(experiments.targets(["all"]), PAPER, PAPER.tasks)
+    for config in configs.values():
+        learning = config.learning
+        assert (learning.steps, learning.buffer, learning.learning_rate, learning.discount) == (
+            10**6,
+            10**4,
+            7e-4,
+            0.99,
+        )
+        assert learning.batch == (256 if config.task == "pp" else 128)
+        assert (config.networks.hidden, config.networks.message_hidden, config.networks.message_size) == (128, 32, 8)
+        assert config.seeds == (0, 1, 2, 3, 4)
+        task = tasks.make(config.task)
+        assert learning.steps % (task.horizon * learning.episodes) == 0
+
+
+def test_a_budget_has_one_name():
+    assert len(NAMES) == len(BUDGETS)
+
+
+def test_a_run_keeps_its_name_in_whatever_part_of_a_population_it_is_trained():
+    cells = experiments.cells("ccn", "dpmac", ("free", "step-1"), "deterministic")
+    whole = experiments.run_names(cells[0].population, experiments.configuration(cells, PAPER))
+    part = experiments.run_names(cells[0].population, experiments.configuration(cells[1:], PAPER))
+    assert part.items() <= whole.items()
+    assert whole[BUDGETS["step-1"], 3] == "ccn-dpmac-deterministic-step-1-seed-3"
+
+
+def test_an_unknown_figure_is_bad_input_that_says_what_is_allowed():
+    with pytest.raises(BadInput, match="episode-dpmac"):
+        experiments.targets(["figure-7"])
+
+
+def test_ablations_are_asked_for_by_name_or_all_together():
+    assert experiments.targets(["exact"]) == ["exact"]
+    assert experiments.targets(["all"]) == [*FIGURES]
+    assert experiments.targets(["all"], with_ablations=True) == [*FIGURES, *ABLATIONS]

@@ -69,8 +69,8 @@ def measure(options: BenchTrain) -> dict[str, Any]:
             if options.breakdown:
                 row["parts_ms"] = {k: 1e3 * v for k, v in bench.breakdown(item.config, options.repeats).items()}
             rows.append(row)
-            done = f"{task} {method} {runs} runs: {1e3 * seconds:.2f} ms an update, compiled in {item.compile_seconds:.0f} s"
-            print(done, file=sys.stderr, flush=True)
+            done = f"{1e3 * seconds:.2f} ms an update, compiled in {item.compile_seconds:.0f} s"
+            print(f"{task} {method} {runs} runs: {done}", file=sys.stderr, flush=True)
         del prepared
     return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": bench.peak_bytes(), "rows": rows}
 

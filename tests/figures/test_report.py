@@ -4,9 +4,9 @@ import os
 import re
 import shutil
 
-import made
 import pytest
 
+import made
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.experiments import FIGURES

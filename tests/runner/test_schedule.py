@@ -1,0 +1,224 @@
+"""The scheduler trains what is missing, each run once, whatever interrupts it."""
+
+import contextlib
+import json
+import logging
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import made
+from dpmac import experiments
+from dpmac.cli import main
+from dpmac.config import BadInput
+from dpmac.experiments import BUDGETS, SCALES, Cell
+from dpmac.results import records
+from dpmac.runner import population, schedule
+
+SMOKE = SCALES["smoke"]
+METHODS = ("dpmac", "maddpg")
+COMMAND = ["reproduce", "nonprivate", "--scale", "smoke", "--methods", *METHODS]
+OPTIONS = schedule.Options(final_episodes=SMOKE.final_episodes)
+WANTED = experiments.populations(["nonprivate"], SMOKE, SMOKE.tasks, METHODS)
+GONE = Cell("ccn", "maddpg").run(1)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Results of a figure at the smallest scale, and what the command said."""
+    out = tmp_path_factory.mktemp("results") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        said = []
+        patch.setattr("builtins.print", lambda *text, **_: said.append(" ".join(map(str, text))))
+        assert main([*COMMAND, "--out", str(out), "--export", str(out.parent / "all.json.gz"), "--json"]) == 0
+    return out, json.loads(said[-1])
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    """The same results, to be spoilt."""
+    return shutil.copytree(finished[0], tmp_path / "out")
+
+
+@contextlib.contextmanager
+def compiles_logged():
+    """Compilations are logged, in all threads."""
+    jax.config.update("jax_log_compiles", True)
+    yield
+    jax.config.update("jax_log_compiles", False)
+
+
+def run_all(out, wanted=None):
+    jobs = schedule.plan(out, WANTED if wanted is None else wanted)
+    return jobs, list(schedule.work(out, jobs, OPTIONS))
+
+
+def test_every_run_gets_a_folder_of_its_own_that_other_commands_can_read(finished):
+    out, said = finished
+    assert said["finished"] == said["runs"] == said["trained_now"] == 4
+    assert {path.name for path in (out / "runs").iterdir()} == {
+        name for key, config in WANTED.items() for name in experiments.run_names(key, config).values()
+    }
+    assert list((out / "jobs").iterdir()) == []
+    loaded = population.load(out / "runs" / Cell("ccn", "dpmac").run(1))
+    assert [run.seed for run in loaded.runs] == [1]
+    assert loaded.step == SMOKE.learning.steps
+
+
+def test_scores_are_those_of_the_finished_team_on_the_common_starts(finished):
+    record = records.read(finished[0]).runs[Cell("ccn", "dpmac").run(1)]
+    loaded = population.load(finished[0] / "runs" / record.name)
+    own = population.scores(loaded.program, loaded.networks.team, loaded.level, SMOKE.final_episodes)
+    assert record.final_return == pytest.approx(float(np.mean(own)), rel=1e-4)
+    assert record.final["return_at"]["free"] == record.final["return_mean"]
+    assert record.final["return_at"].keys() == set(experiments.PAPER_BUDGETS)
+    assert len(record.steps) == SMOKE.learning.evaluations
+    assert {"return", "message_norm", "share_clipped", "learned_deviation"} <= record.metrics.keys()
+
+
+def test_silent_teams_are_scored_at_no_noise_but_their_own(finished):
+    assert records.read(finished[0]).runs[GONE].final["return_at"].keys() == {"free"}
+
+
+def test_one_seed_keeps_example_episodes_with_what_was_said(finished):
+    runs = records.read(finished[0]).runs
+    first, second = (runs[Cell("ccn", "dpmac").run(seed)].episodes for seed in (0, 1))
+    assert second == []
+    episode = first[0]
+    assert np.shape(episode["places"]) == (25, 5, 2)
+    assert np.shape(episode["released"]) == np.shape(episode["noise"]) == (25, 2, SMOKE.networks.message_size)
+    assert np.all(np.array(episode["noise"]) == 0)  # these messages are free
+
+
+def test_finished_results_are_not_trained_again(finished, monkeypatch, capsys):
+    monkeypatch.setattr(population, "train_folder", None)
+    assert schedule.plan(finished[0], WANTED) == []
+    assert main([*COMMAND, "--out", str(finished[0]), "--skip-figures", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["trained_now"], said["finished"]) == (0, 4)
+
+
+def test_an_exported_file_stands_for_the_runs_in_it(finished, tmp_path):
+    shutil.copy(finished[0].parent / "all.json.gz", tmp_path)
+    assert schedule.plan(tmp_path, WANTED) == []
+    assert records.read(tmp_path).runs.keys() == records.read(finished[0]).runs.keys()
+
+
+def test_sessions_are_summed(finished):
+    (session,) = records.read(finished[0]).slices
+    assert session["runs"] == 4
+    assert session["seconds"] > 0
+    assert session["versions"]["jax"] == jax.__version__
+
+
+def test_a_deleted_run_is_retrained_alone_through_interruptions_and_compiled_once(copy, caplog):
+    before = records.read_run(copy / "runs" / GONE)
+    kept = {path: path.stat().st_mtime_ns for path in (copy / "runs").rglob("*") if GONE not in str(path)}
+    shutil.rmtree(copy / "runs" / GONE)
+    (job,) = schedule.plan(copy, WANTED)
+    assert list(job.names.values()) == [GONE]
+    with compiles_logged(), caplog.at_level(logging.WARNING):
+        stopped = schedule.work(copy, [job], OPTIONS)
+        next(stopped)
+        stopped.close()  # type: ignore[attr-defined]  # as a time limit or Ctrl-C does
+        (again,) = schedule.plan(copy, WANTED)
+        assert again.folder == job.folder
+        statuses = list(schedule.work(copy, [again], OPTIONS))
+    assert [status.piece.step for status in statuses] == [800, 1200, 1600]  # the first 400 were kept
+    assert statuses[-1].share == 1
+    assert len(re.findall(r"Compiling jit\(advance\)", caplog.text)) <= 1  # by `prepare`; training found it there
+    after = records.read_run(copy / "runs" / GONE)
+    np.testing.assert_allclose(after.returns, before.returns, rtol=1e-3)
+    assert after.final_return == pytest.approx(before.final_return, rel=1e-3)
+    assert all(path.stat().st_mtime_ns == changed for path, changed in kept.items())
+
+
+def test_time_that_is_up_stops_before_anything_is_lost(copy):
+    shutil.rmtree(copy / "runs" / GONE)
+    jobs = schedule.plan(copy, WANTED)
+    assert list(schedule.work(copy, jobs, schedule.Options(SMOKE.final_episodes, time_limit=0.0))) == []
+    assert len(schedule.plan(copy, WANTED)) == 1
+
+
+def test_a_population_that_was_trained_but_not_written_out_is_only_written_out(copy):
+    shutil.rmtree(copy / "runs" / GONE)
+    (job,) = schedule.plan(copy, WANTED)
+    population.create(job.folder, job.config)
+    for _ in population.train_folder(job.folder):
+        pass
+    jobs, statuses = run_all(copy)
+    assert [again.folder for again in jobs] == [job.folder]
+    assert statuses == []  # no evaluation was made
+    assert records.finished(copy / "runs" / GONE)
+    assert not job.folder.exists()
+
+
+def test_runs_of_another_scale_are_refused(finished):
+    other = experiments.populations(["nonprivate"], SMOKE, SMOKE.tasks, METHODS, updates=2)
+    with pytest.raises(BadInput, match="another learning"):
+        schedule.plan(finished[0], other)
+
+
+def test_missing_runs_are_covered_exactly():
+    cells = experiments.cells("ccn", "dpmac", ("free", "step-1", "step-0.1"))
+    config = experiments.configuration(cells, SCALES["paper"])
+    free, one, tenth = (BUDGETS[cell.budget] for cell in cells)
+    missing = {(free, 0): "", (one, 0): "", (tenth, 3): "", (tenth, 4): ""}
+    parts = schedule.products(config, missing)
+    assert [(part.budgets, part.seeds) for part in parts] == [((free, one), (0,)), ((tenth,), (3, 4))]
+
+
+def test_small_populations_are_first_so_that_others_compile_meanwhile(tmp_path):
+    scale = SCALES["paper"]
+    jobs = schedule.plan(tmp_path, experiments.populations(experiments.targets(["all"]), scale, scale.tasks))
+    assert [job.work for job in jobs] == sorted(job.work for job in jobs)
+    assert jobs[0].config.method == "maddpg"
+
+
+def test_planning_reads_packed_results_of_the_whole_paper(tmp_path):
+    records.pack(made.results(lambda cell: -20.0, evaluations=2), tmp_path / "all.json.gz")
+    scale = SCALES["paper"]
+    wanted = experiments.populations(experiments.targets(["all"]), scale, scale.tasks)
+    assert schedule.plan(tmp_path, wanted) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        (["figure-7"], "episode-dpmac"),
+        (["all", "--tasks", "chess"], "cn, ccn, pp"),
+        (["all", "--methods", "guess"], "tarmac"),
+        (["all", "--time-limit", "0"], "above 0"),
+        (["all", "--export", "all.csv"], "json.gz"),
+        (["all", "--updates-per-episode", "0.3"], "0.25"),
+    ],
+)
+def test_bad_input_says_what_is_allowed(arguments, allowed, tmp_path, capsys):
+    assert main(["reproduce", *arguments, "--scale", "smoke", "--out", str(tmp_path / "out")]) == 2
+    assert allowed in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.large
+def test_killed_in_the_middle_it_goes_on_and_ends_with_the_same_returns(finished, tmp_path):
+    out = tmp_path / "out"
+    call = [sys.executable, "-m", "dpmac", *COMMAND, "--out", str(out), "--checkpoint-seconds", "0", "--skip-figures"]
+    for wait_for in ("jobs/*/metrics.csv", "jobs/*/checkpoints/group-0.json", "runs/*/final.json"):
+        process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not list(out.glob(wait_for)):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert subprocess.run(call, check=False, capture_output=True).returncode == 0
+    there, expected = records.read(out), records.read(finished[0])
+    assert there.runs.keys() == expected.runs.keys()
+    for name, run in expected.runs.items():
+        np.testing.assert_allclose(there.runs[name].returns, run.returns, rtol=1e-3)
+    assert len(there.slices) >= 1

@@ -79,6 +79,7 @@ class Channel:
         require(0 <= self.sample_rate <= 1, f"sample_rate must lie in [0, 1], not {self.sample_rate}")
         require(0 < self.recipient_rate <= 1, f"recipient_rate must lie in (0, 1], not {self.recipient_rate}")
         require(self.sample_rate == 0 or self.mechanism == "gaussian", "only the gaussian channel samples transitions")
+        require(self.place == "sender" or self.mechanism == "gaussian", "symbols cannot be made at the receiver")
 
     @property
     def sensitivity(self) -> float:

@@ -116,6 +116,8 @@ class Train:
         from dpmac.agents import protocol
 
         require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
+        require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
+        check_seconds(self.checkpoint_seconds)
         updates = self.updates_per_episode * self.episodes
         require(
             updates >= 1 and updates == round(updates),
@@ -167,6 +169,10 @@ class Train:
             anneal_share=self.anneal_share,
             mix=self.mix,
         )
+
+
+def check_seconds(value: float) -> None:
+    require(value >= 0, f"checkpoint-seconds must be at least 0, not {value:g}")
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:

@@ -37,7 +37,7 @@ def write_aside(path: Path, data: bytes) -> None:
     """Replace a file as a whole: write beside it, sync, rename, sync the folder."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
     try:
-        with open(aside, "wb") as file:
+        with named(path), open(aside, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -45,6 +45,15 @@ def write_aside(path: Path, data: bytes) -> None:
     finally:
         aside.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Failures to write name the file, which those of a full disk do not do by themselves."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -117,7 +126,8 @@ def lines_of(rows: Iterable[Metric]) -> str:
 
 def append_metrics(folder: Path, rows: Iterable[Metric]) -> None:
     """Add rows to metrics.csv, which `rewind_metrics` began."""
-    with open(folder / "metrics.csv", "a") as file:
+    path = folder / "metrics.csv"
+    with named(path), open(path, "a") as file:
         file.write(lines_of(rows))
         file.flush()
         os.fsync(file.fileno())

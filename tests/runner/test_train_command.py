@@ -1,0 +1,174 @@
+"""`dpmac train` and `dpmac resume`: killed, starved and misused."""
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tiny import CONFIG, OPTIONS, begin, contents, dpmac
+
+from dpmac import cli
+from dpmac.cli.train import Train
+from dpmac.results import store
+
+QUICK = ("--checkpoint-seconds", "0", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("command") / "run"
+    assert cli.main(["train", *OPTIONS, "--out", str(folder), *QUICK]) == 0
+    return folder
+
+
+def killed(folder, seconds):
+    """Kill `train` or `resume` so many seconds after it has begun to train; whether it was alive then."""
+    arguments = ["resume", folder] if (folder / "config.json").exists() else ["train", *OPTIONS, "--out", folder]
+    begun = (folder / "checkpoints/groups.json").exists()
+    process = dpmac(*arguments, *QUICK)
+    before = (folder / "lock").stat().st_mtime if begun else 0
+    while process.poll() is None and not moved(folder / "lock", before):
+        time.sleep(0.01)
+    time.sleep(seconds)
+    alive = process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return alive
+
+
+def moved(path, before):
+    return path.exists() and path.stat().st_mtime > before
+
+
+def finish(folder):
+    process = dpmac("resume", folder, *QUICK)
+    _, error = process.communicate()
+    assert process.returncode == 0, error
+
+
+def test_killed_and_resumed_run_is_bit_identical(finished, tmp_path):
+    """Once early, before there is a checkpoint or soon after, and once later."""
+    chance = random.Random(0)
+    assert killed(tmp_path / "run", 0.0)
+    killed(tmp_path / "run", chance.uniform(1.0, 4.0))
+    finish(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+@pytest.mark.large
+def test_run_killed_at_twenty_random_moments_is_bit_identical(finished, tmp_path):
+    """Many short runs, each killed until it is done, at moments spread over loading, training and saving."""
+    chance, kills, attempt = random.Random(1), 0, 0
+    while kills < 20:
+        folder = tmp_path / f"run-{attempt}"
+        for _ in range(3):
+            kills += killed(folder, chance.uniform(0.0, 6.0))
+        finish(folder)
+        assert contents(folder) == contents(finished), folder
+        attempt += 1
+
+
+def test_interrupted_run_saves_and_says_how_to_go_on(finished, tmp_path):
+    process = dpmac("train", *OPTIONS, "--out", tmp_path / "run", "--quiet")
+    while process.poll() is None and not (tmp_path / "run/metrics.csv").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate()
+    assert process.returncode == 130
+    assert f"go on with: dpmac resume {tmp_path / 'run'}" in error.replace("\n", "")
+    assert "Traceback" not in error
+    assert (tmp_path / "run/checkpoints/group-0.json").exists()
+    finish(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_full_disk_ends_with_one_clear_line_and_the_last_good_checkpoint(finished, tmp_path):
+    begin(tmp_path / "run")
+    checkpoints = contents(tmp_path / "run/checkpoints")
+    process = dpmac("resume", tmp_path / "run", *QUICK, largest_file=40)  # metrics fit, a checkpoint does not
+    _, error = process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in error
+    line = error.strip().splitlines()[-1]
+    assert line.startswith("dpmac: ")
+    assert "File too large" in line
+    assert "checkpoints/group-0-" in line
+    assert contents(tmp_path / "run/checkpoints") == checkpoints
+    finish(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_the_command_line_describes_the_same_run(finished):
+    assert store.load_config(finished) == CONFIG
+
+
+def test_result_as_json_says_returns_and_what_the_claim_is_worth(finished, capsys):
+    assert cli.main(["resume", str(finished), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["step"] == 200
+    assert told["reward_unit"] == "team: share of right answers"
+    assert [entry["epsilon"] for entry in told["budgets"]] == ["1", "2:inf"]
+    assert all(len(entry["returns"]) == 2 for entry in told["budgets"])
+    assert told["budgets"][0]["exact_epsilon_episode"] == pytest.approx(1.0, rel=1e-4)
+    assert told["budgets"][1]["exact_epsilon_episode"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--method", "telepathy"], "unknown method 'telepathy'; allowed: dpmac"),
+        (["--method", "maddpg", "--epsilon", "1"], "sends no messages"),
+        (["--epsilon", "1:1:1"], "names 3 agents, but the team has 2"),
+        (["--epsilon", "small"], "epsilon must be a number, inf"),
+        (["--epsilon", "0"], "epsilon must be above 0"),
+        (["--epsilon", "1", "1"], "budgets must differ"),
+        (["--steps", "201"], "steps must be a multiple of 20"),
+        (["--seeds", "0"], "seeds must be a whole number from 1"),
+        (["--updates-per-episode", "0.3"], "must be a whole number from 1"),
+        (["--set", "colour=red"], "has no option 'colour'"),
+        (["--set", "colour"], "KEY=VALUE"),
+        (["--delta", "2"], "delta must lie"),
+        (["--clip-norm", "-1"], "clip_norm"),
+        (["--copies", "7"], "copies must be 1"),
+        (["--noise-at", "receiver", "--mechanism", "response"], "receiver"),
+        (["--buffer", "1"], "buffer"),
+        (["--hidden", "0"], "hidden"),
+        (["--checkpoint-seconds", "-1"], "checkpoint-seconds must be at least 0"),
+        (["--most-at-once", "-1"], "most-at-once must be"),
+    ],
+)
+def test_bad_input_exits_with_two_one_clear_line_and_no_folder(arguments, says, tmp_path, capsys):
+    given = [*OPTIONS, "--out", str(tmp_path / "run"), "--quiet", *arguments]
+    assert cli.main(["train", *given]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_already_holds_a_run_is_refused_and_left_as_it_is(finished, capsys):
+    before = contents(finished)
+    assert cli.main(["train", *OPTIONS, "--out", str(finished)]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert contents(finished) == before
+
+
+def test_a_folder_that_holds_no_run_is_refused_and_not_made(tmp_path, capsys):
+    assert cli.main(["resume", str(tmp_path / "nothing")]) == 2
+    assert "does not exist; is" in capsys.readouterr().err
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_help_shows_an_example(capsys):
+    for command in ("train", "resume"):
+        assert cli.main([command, "--help"]) == 0
+        assert f"Example: dpmac {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_defaults_are_the_papers():
+    config = Train(task="pp", out=Path("run")).config()
+    assert (config.learning.batch, config.learning.discount, config.learning.learning_rate) == (256, 0.99, 7e-4)
+    assert (config.networks.hidden, config.networks.message_hidden, config.networks.message_size) == (128, 32, 8)

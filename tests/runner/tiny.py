@@ -1,0 +1,64 @@
+"""Runs of the smallest size, and what they leave behind."""
+
+import hashlib
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from dpmac.config import Budget, Learning, Networks, RunConfig
+from dpmac.runner import population
+
+LEARNING = Learning(steps=200, batch=4, evaluations=5, evaluation_episodes=4, explore_steps=100)
+CONFIG = RunConfig(
+    "probe-listen",
+    budgets=(Budget((1.0,)), Budget((2.0, float("inf")))),
+    seeds=(0, 1),
+    networks=Networks(hidden=8, message_hidden=8, message_size=4),
+    learning=LEARNING,
+)
+"""Ten iterations of four episodes of five steps, for two budgets and two seeds."""
+OPTIONS = shlex.split(
+    "probe-listen --epsilon 1 2:inf --seeds 2 --steps 200 --hidden 8 --message-hidden 8 --message-size 4 --batch 4 "
+    "--evaluations 5 --evaluation-episodes 4 --explore-steps 100"
+)
+"""The same as `dpmac train` takes it."""
+
+
+def train(folder: Path, config: RunConfig = CONFIG, most: int = 0) -> population.Loaded:
+    """A finished run."""
+    population.create(folder, config)
+    for _ in population.train_folder(folder, most=most):
+        pass
+    return population.load(folder)
+
+
+def begin(folder: Path, config: RunConfig = CONFIG, pieces: int = 2) -> None:
+    """A run that was stopped after so many evaluations."""
+    population.create(folder, config)
+    stopped = population.train_folder(folder)
+    for _ in range(pieces):
+        next(stopped)
+    stopped.close()  # type: ignore[attr-defined]
+
+
+def dpmac(*arguments: object, largest_file: int = 0) -> subprocess.Popen:
+    """`dpmac` in a process of its own; files may be limited to so many half kilobytes, as on a disk that is full."""
+    call = [sys.executable, "-m", "dpmac", *map(str, arguments)]
+    if largest_file:
+        call = ["sh", "-c", f'ulimit -f {largest_file}; exec "$@"', "sh", *call]
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file of a run's folder with its digest."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def leaves(loaded: population.Loaded) -> list[np.ndarray]:
+    """All weights (run, …)."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(loaded.networks)]

@@ -175,17 +175,21 @@ def test_options_that_do_not_fit_are_refused(options):
         team_of(2, **options)
 
 
-@pytest.fixture(scope="module")
-def partners(tmp_path_factory):
-    """I2C trained on pairs of agents who matter to each other alone."""
-    folder = tmp_path_factory.mktemp("i2c") / "partners"
+def trained(folder, task, **others):
+    """A run and the metrics of its last evaluation."""
     learning = Learning(
         steps=10_000, batch=32, evaluations=2, evaluation_episodes=64, explore_steps=5000, learning_rate=2e-3
     )
     networks = Networks(hidden=32, message_hidden=16, message_size=4)
-    population.create(folder, run_of("probe-partner", learning=learning, networks=networks))
-    rows = [row for progress in population.train_folder(folder) for row in progress.rows]
-    return population.load(folder), rows
+    population.create(folder, run_of(task, learning=learning, networks=networks, **others))
+    *_, last = population.train_folder(folder)
+    return population.load(folder), {row.name: row.value for row in last.rows}
+
+
+@pytest.fixture(scope="module")
+def partners(tmp_path_factory):
+    """I2C trained on pairs of agents who matter to each other alone."""
+    return trained(tmp_path_factory.mktemp("i2c") / "partners", "probe-partner")
 
 
 def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
@@ -201,8 +205,18 @@ def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
 
 
 def test_the_metrics_say_how_often_each_agent_asks(partners):
-    _, rows = partners
-    last = {row.name: row.value for row in rows[-len(rows) // 2 :]}
+    _, last = partners
     assert last["return"] > 3.9  # of 4; 2 without messages
     for agent in range(4):
         assert last[f"asks_{agent}"] == pytest.approx(4 / 15, abs=0.05)  # one of three, in four of five steps
+
+
+@pytest.mark.large
+def test_where_only_knowledge_matters_messages_help_once_everybody_is_asked(tmp_path):
+    """docs/methods.md says so: I2C sees effects of actions, and on this task there are none."""
+    _, asking = trained(tmp_path / "asking", "probe-listen")
+    _, everybody = trained(tmp_path / "everybody", "probe-listen", method_options={"percentile": 0})
+    assert asking["effect"] < 1e-3
+    assert asking["return"] < 2.5
+    assert everybody["asks_1"] > 0.9
+    assert everybody["return"] > 3.9

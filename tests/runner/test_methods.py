@@ -1,0 +1,62 @@
+"""Every method on every task: free, with a budget for each message and with one for the episode."""
+
+import math
+
+import numpy as np
+import pytest
+from tiny import begin, leaves
+
+from dpmac import tasks
+from dpmac.agents import protocol
+from dpmac.config import Budget, Channel, Learning, Networks, RunConfig
+from dpmac.results import store
+from dpmac.runner import population
+
+FREE, MESSAGE, EPISODE = Budget(), Budget((1.0,), unit="message"), Budget((1.0,))
+QUICK = [("cn", "tarmac"), ("pp", "i2c")]
+REST = [(task, method) for task in tasks.names() for method in protocol.names() if (task, method) not in QUICK]
+
+
+def config_of(task, method, budgets=(FREE, MESSAGE, EPISODE), **others):
+    kind, made = protocol.find(method), tasks.make(task, **others)
+    return RunConfig(
+        task,
+        method,
+        task_options=others,
+        channel=Channel(place=kind.private_at),
+        budgets=budgets if kind.speaks else (FREE,),
+        networks=Networks(hidden=8, message_hidden=8, message_size=4),
+        learning=Learning(steps=8 * made.horizon, episodes=2, batch=2, evaluations=2, evaluation_episodes=2),
+    )
+
+
+@pytest.mark.parametrize(("task", "method"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.large) for case in REST)])
+def test_a_method_trains_resumes_and_is_evaluated(task, method, tmp_path):
+    config = config_of(task, method)
+    begin(tmp_path, config, pieces=1)
+    before = leaves(population.load(tmp_path))
+    for _ in population.train_folder(tmp_path):
+        pass
+    loaded = population.load(tmp_path)
+    assert loaded.step == config.learning.steps
+    assert all(np.isfinite(leaf).all() for leaf in leaves(loaded))
+    assert any(np.any(old != new) for old, new in zip(before, leaves(loaded), strict=True))
+    scores = population.scores(loaded.program, loaded.networks.team, loaded.level, 3)
+    assert scores.shape == (len(config.budgets), 3)
+    assert np.isfinite(scores).all()
+    if protocol.find(method).speaks:
+        claims = store.read_json(tmp_path / "privacy.json")["claims"]
+        assert len(claims) == 3
+        for budget, entries in zip(config.budgets, claims.values(), strict=True):
+            assert {entry["unit"] for entry in entries} == {budget.unit}
+            true = not budget.private or config.channel.place == "sender"
+            assert all(entry["valid"] == true for entry in entries)
+
+
+@pytest.mark.parametrize("method", ["tarmac", "i2c", pytest.param("commnet", marks=pytest.mark.large)])
+def test_sixteen_agents_train(method, tmp_path):
+    begin(tmp_path, config_of("probe-neighbour", method, (EPISODE,), agents=16), pieces=1)
+    loaded = population.load(tmp_path)
+    assert loaded.level.amount.shape == (1, 16)
+    assert all(np.isfinite(leaf).all() for leaf in leaves(loaded))
+    assert all(math.isfinite(row.value) for row in store.read_metrics(tmp_path))

@@ -58,13 +58,14 @@ def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent):
 
 
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_only_a_recurrent_critic_remembers(recurrent):
+def test_only_a_recurrent_critic_remembers_and_what_it_remembers_is_the_recorded_past(recurrent):
     critic = fill(jax.random.key(4), Critic(7, WIDTH, recurrent))
-    joint = jax.random.normal(jax.random.key(5), (TIME, 2, 7))
-    moved = critic(joint.at[0].add(1.0)) - critic(joint)
-    assert moved.shape == (TIME, 2)
-    assert np.all(np.asarray(moved[0]) != 0)
-    assert bool(jnp.any(moved[1:] != 0)) == recurrent
+    asked, recorded = jax.random.normal(jax.random.key(5), (2, TIME, 2, 7))
+    values = critic(asked, recorded)
+    present = np.any(np.asarray(critic(asked.at[2].add(1.0), recorded) != values), axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(present), [2])
+    past = np.any(np.asarray(critic(asked, recorded.at[2].add(1.0)) != values), axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(past), [3, 4, 5] if recurrent else [])
 
 
 def test_weights_are_drawn_within_their_bound_and_vectors_stay_zero():

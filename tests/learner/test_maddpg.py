@@ -38,9 +38,6 @@ def inside(episodes):
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(chance=None))
 
 
-CLOCK = maddpg.clock_of(TASK.horizon)
-
-
 @pytest.fixture(scope="module")
 def gradients_of_each(parts):
     """For each agent i, the gradient of its loss -Q_i alone, into the networks of all agents."""
@@ -93,7 +90,7 @@ def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_repla
     wanted = 0.0
     for agent in range(3):
         joint = batch.actions.at[:, agent].set(planted[:, agent])
-        q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(joint, TASK.actions), CLOCK[:-1])
+        q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(joint, TASK.actions))
         wanted -= float(jnp.mean(q[:, agent]))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -105,8 +102,8 @@ def test_targets_stop_at_the_horizon_or_see_through_it(parts, terminal):
     chance = networks.team.draw(jax.random.key(3), EPISODES)
     target = maddpg.targets(networks, batch, chance, level, learning)
     logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
-    greedy = jax.nn.one_hot(jnp.argmax(logits[1:], -1), TASK.actions)
-    following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy, CLOCK[1:]))
+    greedy = jax.nn.one_hot(jnp.argmax(logits, -1), TASK.actions)
+    following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy[1:]))
     if terminal:
         following[-1] = 0
     np.testing.assert_allclose(target, batch.rewards + 0.9 * following, rtol=1e-5, atol=1e-6)
@@ -116,12 +113,10 @@ def test_a_critic_of_each_agent_sees_all_observations_and_actions(parts):
     networks, _, episodes, _ = parts
     batch = inside(episodes)
     observations, actions = batch.observations[:-1], jax.nn.one_hot(batch.actions, TASK.actions)
-    q = maddpg.values(networks.critics, observations, actions, CLOCK[:-1])
+    q = maddpg.values(networks.critics, observations, actions)
     assert q.shape == (TASK.horizon, 3, EPISODES)
     for given in (0, 1):
-        slope = jax.grad(lambda *both: maddpg.values(networks.critics, *both, CLOCK[:-1])[2, 1, 3], given)(
-            observations, actions
-        )
+        slope = jax.grad(lambda *both: maddpg.values(networks.critics, *both)[2, 1, 3], given)(observations, actions)
         assert np.all(np.abs(slope).max(-1)[2, :, 3] > 0)
         assert np.count_nonzero(np.abs(slope).max(-1)) == 3
 

@@ -169,7 +169,7 @@ class Actor(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """Q(o, a) of one agent from everybody's observations and actions."""
+    """Q(o, a) of one agent from everybody's observations and actions; a recurrent one knows what was before, too."""
 
     joint: Linear
     hidden: Linear | Gru
@@ -180,8 +180,15 @@ class Critic(eqx.Module):
         self.hidden = (Gru if recurrent else Linear)(width, width)
         self.value = Linear(width, 1)
 
-    def __call__(self, joint: Array) -> Array:
-        """Q (time, episode) from all observations and one-hot actions (time, episode, agent · (feature + action))."""
+    def __call__(self, joint: Array, recorded: Array) -> Array:
+        """Q (time, episode) from all observations and one-hot actions (time, episode, agent · (feature + action)).
+
+        At each step the past is what was recorded, whatever is asked about the present.
+        """
         x = jax.nn.relu(self.joint(joint))
-        x = self.hidden.unroll(x) if isinstance(self.hidden, Gru) else jax.nn.relu(self.hidden(x))
+        if isinstance(self.hidden, Gru):
+            memories = self.hidden.unroll(jax.nn.relu(self.joint(recorded)))
+            x = self.hidden(x, jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]]))
+        else:
+            x = jax.nn.relu(self.hidden(x))
         return self.value(x)[..., 0]

@@ -62,22 +62,29 @@ def minibatch(ring: Ring, key: Array, count: int) -> Episode:
     return turned._replace(chance=batch.chance)
 
 
-def values(critics: Critic, observations: Array, actions: Array) -> Array:
+def values(critics: Critic, observations: Array, actions: Array, recorded: Array | None = None) -> Array:
     """Q (time, agent, episode) of every critic: observations (time, agent, episode, feature), one-hot actions.
 
-    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action).
+    Actions are (time, agent, episode, action) for all critics alike, or (critic, time, agent, episode, action);
+    recorded ones are those of the past, where that differs.
     """
     shape = (critics.value.weight.shape[0], *observations.shape[:-1])
-    given = [jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (observations, actions)]
-    joint = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
-    return jax.vmap(lambda critic, x: critic(x), out_axes=1)(critics, joint.reshape(*joint.shape[:3], -1))
+
+    def joint(actions: Array) -> Array:
+        given = [jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (observations, actions)]
+        together = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
+        return together.reshape(*together.shape[:3], -1)
+
+    past = joint(actions if recorded is None else recorded)
+    return jax.vmap(lambda critic, x, past: critic(x, past), out_axes=1)(critics, joint(actions), past)
 
 
 def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
     logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
-    actions = jax.nn.one_hot(jnp.argmax(logits[1:], axis=-1), logits.shape[-1])
-    following = values(networks.target_critics, batch.observations[1:], actions)
+    greedy = jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
+    recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions, logits.shape[-1]))
+    following = values(networks.target_critics, batch.observations, greedy, recorded)[1:]
     if learning.terminal_horizon:
         following = following.at[-1].set(0.0)
     return batch.rewards + learning.discount * following
@@ -102,7 +109,7 @@ def actor_loss(
     own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
     recorded = jax.nn.one_hot(batch.actions, team.actions)
     mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
-    q = values(critics, observations, jnp.where(mine, own, recorded))
+    q = values(critics, observations, jnp.where(mine, own, recorded), recorded)
     return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2))), logits
 
 

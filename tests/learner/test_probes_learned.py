@@ -1,0 +1,66 @@
+"""On probes, whose values are known, critics find them, and messages are learned where they are needed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpmac.config import Learning, Networks, RunConfig
+from dpmac.learner import maddpg
+from dpmac.learner.rollout import returns, rollout
+from dpmac.runner import population
+
+DISCOUNT = 0.99
+
+
+def learned(task, method, iterations, recurrent_critic):
+    """The task and the networks after so many iterations."""
+    learning = Learning(
+        steps=20 * iterations, batch=32, explore_steps=10 * iterations, learning_rate=3e-3, target_rate=0.03
+    )
+    networks = Networks(16, 16, 4, recurrent_critic=recurrent_critic)
+    config = RunConfig(task, method=method, networks=networks, learning=learning)
+    program, runs = population.check(config), population.runs_of(config)
+    level, tables = population.levels_of(config, program, runs), population.tables_of(config, program, runs, 0.0)
+    states = population.start(program, population.keys_of(runs))
+    states, _ = population.advance(program, states, tables, level, jnp.asarray(iterations))
+    return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.networks, level))
+
+
+def played(task, networks, level):
+    """Mean return of greedy episodes, and Q (time, agent, episode) in them."""
+    episode = rollout(task, networks.team, level, jax.random.key(1), 64, greedy=True).episode
+    batch = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episode._replace(chance=None))
+    q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, task.actions))
+    return float(jnp.mean(returns(episode))), np.asarray(q)
+
+
+def test_critics_find_the_discounted_sum_of_a_constant_reward():
+    task, networks, level = learned("probe-value", "maddpg", 600, recurrent_critic=False)
+    _, q = played(task, networks, level)
+    wanted = [task.value(t, DISCOUNT) for t in range(task.horizon)]
+    np.testing.assert_allclose(q, np.broadcast_to(np.reshape(wanted, (-1, 1, 1)), q.shape), atol=0.1)
+
+
+def answered(horizon):
+    """Values (time, 1, 1) of right answers in all steps but the first."""
+    return np.array([sum(DISCOUNT**k for k in range(max(1 - t, 0), horizon - t)) for t in range(horizon)]).reshape(
+        -1, 1, 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "method"), [("probe-listen", "dpmac"), pytest.param("probe-memory", "maddpg", marks=pytest.mark.large)]
+)
+def test_recurrent_critics_and_actors_find_the_best_policy_and_its_values(task, method):
+    """What an agent was shown or told earlier is worth nothing to a critic without memory."""
+    task, networks, level = learned(task, method, 800, recurrent_critic=True)
+    score, q = played(task, networks, level)
+    assert score == pytest.approx(task.optimal_return, abs=0.1)
+    np.testing.assert_allclose(q, np.broadcast_to(answered(task.horizon), q.shape), atol=0.25)
+
+
+def test_without_messages_the_listener_can_only_guess():
+    task, networks, level = learned("probe-listen", "maddpg", 200, recurrent_critic=False)
+    score, _ = played(task, networks, level)
+    assert score == pytest.approx(task.silent_return, abs=0.6)

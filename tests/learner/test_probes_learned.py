@@ -1,5 +1,7 @@
 """On probes, whose values are known, critics find them, and messages are learned where they are needed."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ from dpmac.runner import population
 DISCOUNT = 0.99
 
 
-def learned(task, method, iterations, recurrent_critic):
+def learned(task, method, iterations, recurrent_critic) -> Any:
     """The task and the networks after so many iterations."""
     learning = Learning(
         steps=20 * iterations, batch=32, explore_steps=10 * iterations, learning_rate=3e-3, target_rate=0.03

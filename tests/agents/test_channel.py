@@ -67,7 +67,7 @@ def test_agents_of_one_team_have_their_own_levels():
 def test_code_points_are_exactly_as_far_apart_as_the_sensitivity(k):
     spec = Channel("code", clip_norm=0.7, symbols=k)
     channel, quiet = mechanism(spec, 8), jnp.zeros(k)
-    points = np.stack([channel.release(score, quiet, level_of(spec, 1.0)) for score in np.eye(k)])
+    points = np.stack([channel.release(score, quiet, level_of(spec, 1.0)) for score in jnp.eye(k)])
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)[~np.eye(k, dtype=bool)]
     np.testing.assert_allclose(apart, spec.sensitivity, rtol=1e-6)
 

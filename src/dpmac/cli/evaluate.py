@@ -1,0 +1,117 @@
+"""`dpmac evaluate`: returns of trained teams on starts that are the same for all, at their own budget or another."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from dpmac.cli import emit, parse
+from dpmac.config import AccountantName, Budget, RunConfig, Unit, require
+
+if TYPE_CHECKING:
+    from dpmac.runner.population import Loaded
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play greedy episodes with every team of a run, on starts that are the same for all teams and all runs of a task.
+
+    A team may be evaluated at another budget than it was trained at; options that are not given are the run's.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    episodes: int = 4096
+    """Episodes for each team."""
+    epsilon: tuple[str, ...] = ()
+    """Budgets to evaluate all teams at, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
+    delta: float | None = None
+    unit: Unit | None = None
+    accountant: AccountantName | None = None
+    json: bool = False
+    """Print the result as JSON."""
+
+    def budgets(self, config: RunConfig) -> list[Budget]:
+        """Budgets to evaluate every team at; none for each team's own."""
+        changes = {name: getattr(self, name) for name in ("delta", "unit", "accountant")}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        require(
+            bool(self.epsilon) or not changes, f"--{next(iter(changes), '')} describes --epsilon, which is not given"
+        )
+        like = next((budget for budget in config.budgets if budget.private), config.budgets[0])
+        return [dataclasses.replace(like, epsilon=Budget.parse(text).epsilon, **changes) for text in self.epsilon]
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Evaluate, argv, "dpmac evaluate", "dpmac evaluate runs/ccn --epsilon 1 inf")
+    require(options.episodes >= 2, f"episodes must be a whole number from 2, not {options.episodes}")
+    from dpmac.cli import progress
+    from dpmac.runner import population
+
+    progress.use_cache()
+    loaded = population.load(options.folder)
+    budgets = options.budgets(loaded.config)
+    if budgets:
+        population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
+    rows = [
+        score(loaded, index, budget, options.episodes)
+        for budget in budgets or [None]
+        for index in range(len(loaded.runs))
+    ]
+    emit(rows, options.json, lambda: table(options.folder, loaded, rows))
+
+
+def score(loaded: "Loaded", index: int, other: Budget | None, episodes: int) -> dict[str, Any]:
+    """What one team earns, at its own budget or at another one."""
+    import jax
+    import numpy as np
+
+    from dpmac.results import stats
+    from dpmac.runner import population
+
+    run = loaded.runs[index]
+    budget = other or run.budget
+    level = population.level_of(loaded.config, loaded.program, budget)
+    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.networks.team)
+    one = jax.tree.map(lambda leaf: leaf[None], level)
+    returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
+    margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)
+    return {
+        "return_mean": float(returns.mean()),
+        "return_ci95": [float(returns.mean() - margin), float(returns.mean() + margin)],
+        "return_iqm": stats.iqm(returns),
+        "reward_unit": loaded.program.task.reward_unit,
+        "episodes": episodes,
+        "epsilon": budget.label if other else run.label,
+        "trained_epsilon": run.label,
+        "seed": run.seed,
+        "step": loaded.step,
+        "noise": level.amount.tolist(),
+    }
+
+
+def table(folder: Path, loaded: "Loaded", rows: list[dict[str, Any]]) -> str:
+    """The teams for people, and the middle of each budget's seeds."""
+    from dpmac.results import stats
+
+    config, console = loaded.config, Console(width=100)
+    grid = Table(title=f"{folder}: {config.method} on {config.task} after {loaded.step:,} steps", title_justify="left")
+    for name in ("trained at ε", "evaluated at ε", "seed", "return", "95 % interval"):
+        grid.add_column(name, justify="right")
+    kinds = dict.fromkeys((row["trained_epsilon"], row["epsilon"]) for row in rows)
+    for kind in kinds:
+        seeds = [row for row in rows if (row["trained_epsilon"], row["epsilon"]) == kind]
+        for row in seeds:
+            low, high = row["return_ci95"]
+            grid.add_row(*kind, str(row["seed"]), f"{row['return_mean']:.2f}", f"{low:.2f} to {high:.2f}")
+        middle = stats.iqm([row["return_mean"] for row in seeds])
+        grid.add_row(*kind, "IQM", f"{middle:.2f}", "", end_section=True)
+    with console.capture() as text:
+        console.print(grid)
+    return text.get() + f"return: {rows[0]['reward_unit']}, {rows[0]['episodes']} episodes on common starts"

@@ -1,0 +1,140 @@
+"""`dpmac demo`: train with and without messages at a laptop's size, and show what came of it."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpmac.cli import emit, parse
+from dpmac.config import Budget, Channel, Learning, Networks, RunConfig, require
+
+SEEDS = (0, 1, 2)
+EPSILON = 10.0
+LEARNING = Learning(
+    steps=60_000, episodes=4, updates=4, batch=32, learning_rate=1e-3, explore_steps=10_000, evaluations=12
+)
+NETWORKS = Networks(hidden=64, aware=True)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Two agents, each of which sees where the other one should go: train them with free messages, with a private
+    symbol, and without messages; print their returns and the privacy statement; draw curves and a film."""
+
+    out: Path = Path("demo")
+    """Folder for the runs, curves.png and episode.gif; runs that are there already are not trained again."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def configurations() -> dict[str, RunConfig]:
+    """The two populations: DPMAC with its budgets, and the same learner without messages."""
+    channel = Channel(mechanism="response", period=0)
+    shared: dict[str, Any] = {"task": "ccn", "seeds": SEEDS, "networks": NETWORKS, "learning": LEARNING}
+    return {
+        "dpmac": RunConfig(method="dpmac", channel=channel, budgets=(Budget(), Budget((EPSILON,))), **shared),
+        "maddpg": RunConfig(method="maddpg", **shared),
+    }
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Demo, argv, "dpmac demo", "dpmac demo --out demo")
+    from dpmac.cli import progress
+    from dpmac.results import store
+    from dpmac.runner import film, population
+
+    progress.use_cache()
+    begun = time.monotonic()
+    for name, config in configurations().items():
+        folder = options.out / name
+        if not (folder / "config.json").exists():
+            population.create(folder, config)
+        require(store.load_config(folder) == config, f"{folder} holds another run; choose another --out")
+        print(f"training {name}: {len(population.runs_of(config))} runs side by side", file=sys.stderr)
+        progress.follow(folder, population.train_folder(folder), quiet=False, loggers=[])
+    result = summary(options.out)
+    curves(options.out)
+    film.save(options.out / "dpmac", options.out / "episode.gif")
+    result["seconds"] = time.monotonic() - begun
+    emit(result, options.json, lambda: text(result, options.out))
+    if not result["separated"]:
+        print("dpmac: the returns with and without messages overlap; something is wrong", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def summary(out: Path) -> dict[str, Any]:
+    """Returns of all runs on common starts, the statement about each budget, and whether messages helped for sure."""
+    import numpy as np
+
+    from dpmac.runner import population
+
+    rows = []
+    for name in configurations():
+        loaded = population.load(out / name)
+        scores = population.scores(loaded.program, loaded.networks.team, loaded.level, 1024).mean(axis=1)
+        claims = population.statement(loaded.config, loaded.program)["claims"]
+        for label in loaded.config.labels:
+            mine = [run.label == label for run in loaded.runs]
+            rows.append(
+                {
+                    "method": name,
+                    "epsilon": label if name == "dpmac" else "no messages",
+                    "returns": [float(value) for value in np.asarray(scores)[mine]],
+                    "exact_epsilon": max((entry["exact_epsilon"] for entry in claims[label]), default=0.0),
+                    "valid": all(entry["valid"] for entry in claims[label]),
+                }
+            )
+    silent = max(value for row in rows if row["method"] == "maddpg" for value in row["returns"])
+    talking = min(value for row in rows if row["method"] == "dpmac" for value in row["returns"])
+    return {"task": "ccn", "runs": rows, "separated": talking > silent}
+
+
+def curves(out: Path) -> None:
+    """Returns over training, mean and range over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from dpmac.results import store
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name in configurations():
+        rows = [row for row in store.read_metrics(out / name) if row.name == "return"]
+        for label in dict.fromkeys(row.budget for row in rows):
+            steps = sorted({row.step for row in rows})
+            values = np.array([[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps])
+            legend = "no messages (MADDPG)" if name == "maddpg" else f"DPMAC, ε = {label} an episode"
+            (line,) = axes.plot(steps, values.mean(axis=1), label=legend)
+            axes.fill_between(steps, values.min(axis=1), values.max(axis=1), alpha=0.2, color=line.get_color())
+    reference = store.read_json(out / "dpmac" / "reference.json")["returns"]
+    axes.axhline(reference["scripted"][0], color="grey", linestyle="--", label="scripted, knows its target")
+    axes.set(xlabel="environment steps", ylabel="team return", title="CCN", ylim=(-60, 0))
+    axes.legend()
+    figure.savefig(out / "curves.png", dpi=120)
+    plt.close(figure)
+
+
+def text(result: dict[str, Any], out: Path) -> str:
+    """The result for people."""
+    table = Table(title="CCN: minus the summed squared distance of two agents to targets only the other one sees")
+    for name in ("method", "claimed ε", "exact ε of an episode", "claim", "team return of each seed"):
+        table.add_column(name)
+    for row in result["runs"]:
+        claim = "nothing is sent" if row["method"] == "maddpg" else "none" if row["epsilon"] == "inf" else str(row["valid"])
+        exact = f"{row['exact_epsilon']:.4g}"
+        table.add_row(row["method"], row["epsilon"], exact, claim, "  ".join(f"{v:.1f}" for v in row["returns"]))
+    console = Console(width=110)
+    with console.capture() as captured:
+        console.print(table)
+    verdict = "do not overlap: messages help" if result["separated"] else "OVERLAP"
+    return (
+        f"{captured.get()}Ranges with and without messages {verdict}. {result['seconds']:.0f} s.\n"
+        f"Look at {out / 'curves.png'} and {out / 'episode.gif'}; {out / 'dpmac' / 'privacy.json'} is the statement."
+    )

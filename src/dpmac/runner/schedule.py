@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 
 from dpmac import __version__, experiments
 from dpmac.config import Budget, RunConfig, require, to_json
@@ -157,9 +158,9 @@ def prepare(job: Job, options: Options) -> float:
         size = population.recorded_size(job.folder) or population.side_by_side(program, len(runs), options.most_at_once)
         lowered = []
         for part in {len(group): group for group in population.groups_of(runs, size)}.values():
-            keys, level = population.keys_of(part), population.levels_of(job.config, program, part)
-            states = jax.eval_shape(partial(population.start, program), keys)
-            tables = population.tables_of(job.config, program, part, 0.0)
+            keys, level = population.keys_of(part), population.spread(population.levels_of(job.config, program, part))
+            states = spread_shapes(jax.eval_shape(partial(population.start, program), keys), level.amount.sharding)
+            tables = population.spread(population.tables_of(job.config, program, part, 0.0))
             lowered.append(population.start.lower(program, keys))
             lowered.append(population.advance.lower(program, states, tables, level, jnp.asarray(1)))
     if not (job.folder / "config.json").exists():
@@ -167,6 +168,13 @@ def prepare(job: Job, options: Options) -> float:
     for item in lowered:
         item.compile()
     return time.monotonic() - clock
+
+
+def spread_shapes(shapes: Any, place: Any) -> Any:
+    """Shapes of what lies across devices as `population.spread` puts it; as they are where there is one device."""
+    if not isinstance(place, NamedSharding):
+        return shapes
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place, weak_type=x.weak_type), shapes)
 
 
 def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:

@@ -347,3 +347,16 @@ def load(folder: Path) -> Loaded:
         steps.append(points[place["evaluations"]] * program.steps_per_iteration)
     networks = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     return Loaded(config, program, runs, networks, levels_of(config, program, runs), min(steps))
+
+
+def member(loaded: Loaded, epsilon: str | None, seed: int | None) -> int:
+    """The place of the run of this budget and seed; those that are not named are the first."""
+    label = loaded.runs[0].label if epsilon is None else epsilon
+    wanted = loaded.runs[0].seed if seed is None else seed
+    places = {(run.label, run.seed): place for place, run in enumerate(loaded.runs)}
+    require(
+        (label, wanted) in places,
+        f"no run has epsilon {label} and seed {wanted}; budgets are {', '.join(loaded.config.labels)}, "
+        f"seeds {', '.join(map(str, loaded.config.seeds))}",
+    )
+    return places[label, wanted]

@@ -1,0 +1,45 @@
+"""`dpmac watch`: a film of an episode with its messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from dpmac.cli import emit, parse
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Film a greedy episode of a trained team. Arrows are messages as they arrive: wide where they are long vectors,
+    faint where an old one is still held. The cells below are what each agent has said last. A team with noise is
+    shown without it as well, from the same start."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    out: Path
+    """Film: .gif, .webp or .png."""
+    epsilon: str | None = None
+    """Budget of the team, as it was trained; by default the first one with noise."""
+    seed: int | None = None
+    """Seed of the team; by default the first one."""
+    episode: int = 0
+    """Which of the starts."""
+    size: int = 360
+    """Pixels of one picture's side."""
+    fps: float = 5
+    """Steps a second."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(argv: Sequence[str]) -> None:
+    options = parse(Watch, argv, "dpmac watch", "dpmac watch runs/ccn --out ccn.gif")
+    from dpmac.cli import progress
+    from dpmac.runner import film
+
+    progress.use_cache()
+    saved = film.save(
+        options.folder, options.out, options.epsilon, options.seed, options.episode, options.size, options.fps
+    )
+    emit({"film": str(saved)}, options.json, lambda: str(saved))

@@ -1,0 +1,129 @@
+"""Films of trained teams: an episode with its messages, as it is and as it would be without noise, side by side."""
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from PIL import Image, ImageDraw
+
+from dpmac.agents import protocol
+from dpmac.agents.channel import Level
+from dpmac.agents.team import Team, pick
+from dpmac.config import require
+from dpmac.learner.rollout import Trace, rollout
+from dpmac.runner import population, train
+from dpmac.runner.population import Loaded
+from dpmac.runner.train import Program
+from dpmac.tasks import render
+from dpmac.tasks.base import Scene
+
+HELD = 0.2
+"""How strong an old message is drawn, which receivers still hold, beside one that has just been sent."""
+ROW = 14
+"""Pixels of one agent's row of cells."""
+PLUS, MINUS, EDGE = render.ARROW, (50, 110, 190), (200, 200, 200)
+
+
+class Panel(NamedTuple):
+    """One episode, ready to be drawn."""
+
+    title: str
+    scenes: list[Scene]
+    arrows: np.ndarray
+    """(time, sender, receiver) strengths in [0, 1] of what arrives."""
+    said: np.ndarray
+    """(time, agent, number) of what each agent has said last."""
+    earned: np.ndarray
+    """(time,) the return so far."""
+
+
+@partial(jax.jit, static_argnums=0)
+def episode(program: Program, team: Team, level: Level, key: Array) -> tuple[Trace, Array]:
+    """A greedy episode with everything that was said, and who received each release (use, agent, other)."""
+    trace = pick(rollout(program.task, team, level, key, 1, greedy=True), 0)
+    return trace, team.chance(jax.random.wrap_key_data(trace.episode.chance)).recipients
+
+
+def panel(program: Program, team: Team, level: Level, key: Array, title: str) -> Panel:
+    """Play an episode and take from it what a film shows; the same key gives the same start."""
+    task, spec = program.task, team.channel.spec
+    trace, recipients = jax.device_get(episode(program, team, level, key))
+    scenes = [task.scene(jax.tree.map(lambda leaf, t=t: leaf[t], trace.states)) for t in range(task.horizon)]
+    copies = trace.released if trace.released.ndim == 4 else trace.released[:, :, None]
+    norms = np.broadcast_to(np.linalg.norm(copies, axis=-1), (task.horizon, task.agents, max(task.agents - 1, 0)))
+    uses = (np.cumsum(team.sends)) * spec.rounds - 1
+    strength = norms / max(norms.max(initial=0.0), 1e-9) * np.where(team.sends, 1.0, HELD)[:, None, None]
+    strength = np.where(recipients[uses], strength, 0.0)
+    arrows = np.zeros((task.horizon, task.agents, task.agents))
+    for other in range(task.agents - 1):
+        sender = np.arange(task.agents)
+        arrows[1:, sender, (sender + 1 + other) % task.agents] = strength[:-1, :, other]
+    return Panel(title, scenes, arrows, copies[:, :, 0], np.cumsum(trace.episode.rewards.mean(-1)))
+
+
+def strip(said: np.ndarray, largest: float, width: int) -> np.ndarray:
+    """What was said (agent, number) as rows of cells, one for each agent: orange above zero, blue below."""
+    agents, numbers = said.shape
+    picture = Image.new("RGB", (width, ROW * agents + 4), render.PAPER)
+    canvas, cell = ImageDraw.Draw(picture), (width - ROW) / numbers
+    for agent, row in enumerate(np.clip(said / max(largest, 1e-9), -1, 1)):
+        canvas.text((ROW / 2, ROW * (agent + 0.5)), str(agent), render.INK, anchor="mm")
+        for place, share in enumerate(row):
+            red, green, blue = (round(255 + abs(share) * (part - 255)) for part in (PLUS if share > 0 else MINUS))
+            corner = ROW + place * cell, ROW * agent
+            canvas.rectangle((*corner, corner[0] + cell, corner[1] + ROW), (red, green, blue), EDGE)
+    return np.asarray(picture)
+
+
+def frames(panels: list[Panel], size: int) -> list[np.ndarray]:
+    """Pictures of all steps, the panels beside each other."""
+    extent = render.extent_of([scene for one in panels for scene in one.scenes])
+    largest = [np.abs(one.said).max(initial=0.0) for one in panels]
+    found = []
+    for t in range(len(panels[0].scenes)):
+        parts = []
+        for one, most in zip(panels, largest, strict=True):
+            caption = f"{one.title}\nstep {t + 1}, return {one.earned[t]:.1f}"
+            picture = render.render(one.scenes[t], size, extent, one.arrows[t], caption)
+            below = [strip(one.said[t], most, size)] if one.said.size else []
+            parts += [np.concatenate([picture, *below]), np.full((size + sum(map(len, below)), 2, 3), 128, np.uint8)]
+        found.append(np.concatenate(parts[:-1], axis=1))
+    return found
+
+
+def describe(loaded: Loaded, index: int) -> str:
+    """The budget of a run in words."""
+    run, spec = loaded.runs[index], loaded.config.channel
+    noise = ", ".join(f"{value:.3g}" for value in dict.fromkeys(loaded.level.amount[index].tolist()))
+    return f"epsilon {run.label} ({'flips' if spec.mechanism == 'response' else 'sigma'} {noise})"
+
+
+def save(
+    folder: Path,
+    out: Path,
+    epsilon: str | None = None,
+    seed: int | None = None,
+    episode: int = 0,
+    size: int = 360,
+    fps: float = 5,
+) -> Path:
+    """Film an episode of a run; by default of its first team that has noise, which is shown without it as well."""
+    out = render.film_path(out)
+    require(episode >= 0, f"episode must be a whole number from 0, not {episode}")
+    loaded = population.load(folder)
+    if epsilon is None:
+        private = (run.label for run in loaded.runs if run.budget.private)
+        epsilon = next(private, loaded.runs[0].label)
+    index = population.member(loaded, epsilon, seed)
+    team, level = jax.tree.map(lambda leaf: leaf[index], (loaded.networks.team, loaded.level))
+    key = jax.random.fold_in(jax.random.key(train.EVALUATION_SEED), episode)
+    speaks = protocol.find(loaded.config.method).speaks
+    free = "no messages" if not speaks else "no noise"
+    panels = [panel(loaded.program, team, jax.tree.map(jnp.zeros_like, level), key, free)]
+    if loaded.runs[index].budget.private:
+        panels.insert(0, panel(loaded.program, team, level, key, describe(loaded, index)))
+    return render.save_film(frames(panels, size), out, fps)

@@ -231,6 +231,8 @@ class Learning:
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
     target_rate: float = 0.005
     """Share of the online networks that enters the targets at each update."""
+    standardise: bool = True
+    """Whether critics learn rewards of mean 0 and deviation 1 over the replay, which leaves the order of policies."""
     gradient_norm: float = 1.0
     """Gradients of each agent are clipped to this norm."""
     logit_penalty: float = 1e-3

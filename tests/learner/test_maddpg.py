@@ -10,6 +10,7 @@ from dpmac.agents.channel import levels
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import Channel, Learning, Networks
 from dpmac.learner import maddpg, replay
+from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import rollout
 
 TASK = tasks.make("probe-neighbour", horizon="4")
@@ -168,3 +169,13 @@ def test_what_senders_do_is_described():
     assert told["share_clipped"] == 1
     assert 0 < float(told["signal_to_noise"]) <= 1e-6 / (4 * 0.25)
     assert np.isinf(free["signal_to_noise"])
+
+
+def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_holds():
+    """Empty slots do not count, and the map is the same for every reward, so the order of policies stays."""
+    rewards = jnp.arange(24.0).reshape(4, 3, 2)
+    one = Episode(jnp.zeros((4, 2, 1)), jnp.zeros((3, 2), jnp.int8), rewards[0], jnp.zeros(2, jnp.uint32))
+    episodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (4, *leaf.shape)), one)._replace(rewards=rewards)
+    ring = replay.add(replay.empty(16, one), episodes)
+    found = np.asarray(maddpg.standardised(episodes, ring).rewards)
+    np.testing.assert_allclose(found, (rewards - rewards.mean()) / rewards.std(), rtol=1e-4)

@@ -18,7 +18,12 @@ DISCOUNT = 0.99
 def learned(task, method, iterations, recurrent_critic) -> Any:
     """The task and the networks after so many iterations."""
     learning = Learning(
-        steps=20 * iterations, batch=32, explore_steps=10 * iterations, learning_rate=3e-3, target_rate=0.03
+        steps=20 * iterations,
+        batch=32,
+        explore_steps=10 * iterations,
+        learning_rate=3e-3,
+        target_rate=0.03,
+        standardise=False,  # values are compared in the task's own units
     )
     networks = Networks(16, 16, 4, recurrent_critic=recurrent_critic)
     config = RunConfig(task, method=method, networks=networks, learning=learning)

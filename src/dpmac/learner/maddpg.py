@@ -62,6 +62,18 @@ def minibatch(ring: Ring, key: Array, count: int) -> Episode:
     return turned._replace(chance=batch.chance)
 
 
+def standardised(batch: Episode, ring: Ring) -> Episode:
+    """The batch with the mean of all rewards in the ring as 0 and their deviation as 1.
+
+    All episodes are of one length, so this moves the values of all policies alike, and spares critics large numbers.
+    """
+    rewards = ring.episodes.rewards
+    count = jnp.minimum(ring.added, len(rewards)) * rewards[0].size  # slots that are still empty hold zeros
+    mean = jnp.sum(rewards) / count
+    variance = jnp.sum(jnp.square(rewards)) / count - mean**2
+    return batch._replace(rewards=(batch.rewards - mean) * jax.lax.rsqrt(jnp.maximum(variance, 1e-6)))
+
+
 def values(critics: Critic, observations: Array, actions: Array, recorded: Array | None = None) -> Array:
     """Q (time, agent, episode) of every critic: observations (time, agent, episode, feature), one-hot actions.
 
@@ -130,6 +142,8 @@ def update(
     batch_key, gumbel_key, auxiliary_key = jax.random.split(key, 3)
     team, step = networks.team, jax.vmap(optimiser(learning).update)
     batch = minibatch(ring, batch_key, learning.batch)
+    if learning.standardise:
+        batch = standardised(batch, ring)
     keys = jax.random.wrap_key_data(batch.chance)
     chance, level = jax.vmap(team.chance)(keys), draw_levels(table, keys)
     target = targets(networks, batch, chance, level, learning)

@@ -47,6 +47,7 @@ def record(cell: Cell, seed: int, final: float, deviation: float, evaluations: i
             "return_at": dict.fromkeys(experiments.PAPER_BUDGETS, final)
             if cell.method != "maddpg"
             else {"free": final},
+            "information": {"observation": 0.6, "with_messages": 0.8} if cell.method != "maddpg" else None,
             "population": {"name": cell.population, "runs": 5, "train_seconds": 60.0, "compile_seconds": 20.0},
         },
         [episode(agents, horizon)] if episodes and seed == 0 else [],

@@ -97,6 +97,14 @@ def test_one_seed_keeps_example_episodes_with_what_was_said(finished):
     assert np.all(np.array(episode["noise"]) == 0)  # these messages are free
 
 
+def test_what_messages_tell_is_measured_where_there_are_any(finished):
+    runs = records.read(finished[0]).runs
+    found = runs[Cell("ccn", "dpmac").run(1)].final["information"]
+    assert 0 <= found["observation"] <= 1
+    assert 0 <= found["with_messages"] <= 1
+    assert runs[GONE].final["information"] is None
+
+
 def test_finished_results_are_not_trained_again(finished, monkeypatch, capsys):
     monkeypatch.setattr(population, "train_folder", None)
     assert schedule.plan(finished[0], WANTED) == []

@@ -9,6 +9,8 @@ from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, Cell, Fi
 from dpmac.results import stats
 from dpmac.results.records import Record, Results
 
+INFORMATION = ("observation", "with_messages")
+
 
 class Scale(NamedTuple):
     """Returns of the reference policies of a task."""
@@ -134,6 +136,20 @@ def privacy_rows(results: Results) -> list[dict[str, float | str]]:
                     "valid": "true" if entry["valid"] else "not true",
                 }
             )
+    return rows
+
+
+def information_rows(results: Results) -> list[tuple[str, str, str, float, float]]:
+    """(task, method, budget) and the shares of another's observation that are known without and with its messages."""
+    rows = []
+    for task in tasks_of(results):
+        for method in METHODS:
+            for budget in PAPER_BUDGETS:
+                found = [record.final.get("information") for record in runs(results, Cell(task, method, budget))]
+                known = [item for item in found if item]
+                if known:
+                    alone, told = (float(np.mean([item[key] for item in known])) for key in INFORMATION)
+                    rows.append((task, method, budget, alone, told))
     return rows
 
 

@@ -21,7 +21,7 @@ SECTIONS = {
     "figures": "Figures",
     "distributions": "Over all tasks",
     "sender": "What senders learn",
-    "noise": "At another's noise",
+    "noise": "What messages are worth",
     "ablations": "What the paper did not ask",
     "privacy": "What ε is true",
     "films": "Films",
@@ -213,11 +213,21 @@ def sender_section(results: Results) -> str:
 
 
 def noise_section(results: Results) -> str:
-    """Cross evaluation, and what TarMAC and I2C make of it."""
+    """What a message adds to what is seen, and teams at the noise of others."""
     found = [extras.cross_panel(results, task) for task in catalogue.tasks_of(results)]
+    rows = [
+        (task.upper(), text(catalogue.label(method, budget)), f"{alone:.3f}", f"{told:.3f}", f"{told - alone:+.3f}")
+        for task, method, budget, alone, told in catalogue.information_rows(results)
+    ]
+    head = ("task", "team", "from its own observation", "with messages", "difference")
     return (
-        "<p>DPMAC's teams, trained at one noise and scored at another. A row whose numbers do not change is a team "
-        "that does not need its messages.</p>"
+        "<h3>What an agent can tell of another’s observation</h3>"
+        "<p>Share of the variance of what the sender saw one step before that a receiver can explain linearly, on "
+        "episodes that the fit has not seen, mean over seeds; with messages: the last one and the mean of all so far, "
+        "as they left the sender.</p>"
+        + table(head, rows, (2, 3, 4))
+        + "<h3>DPMAC’s teams, trained at one noise and scored at another</h3>"
+        "<p>A row whose numbers do not change is a team that does not need its messages.</p>"
         f"<div class=panels>{''.join(show(panel) for panel in found if panel)}</div>"
     )
 

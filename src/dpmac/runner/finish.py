@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,40 +15,54 @@ from jax import Array
 from dpmac import experiments
 from dpmac.agents import protocol
 from dpmac.agents.channel import Level
-from dpmac.agents.team import Team
+from dpmac.agents.team import Team, pick
 from dpmac.config import Budget, dumps
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, population, train
+from dpmac.runner.information import information
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 from dpmac.tasks import Task
 
 EXAMPLES = 2
 """Episodes that are kept of the first seed of each budget."""
+WATCHED = 256
+"""Episodes in which the messages of every team are looked at."""
+
+
+class Watched(NamedTuple):
+    """Greedy episodes of teams (run, episode, …)."""
+
+    observations: Array
+    released: Array
+    examples: Trace
+    """A few of them with everything in them."""
+    noise: Array
+    """(run, example, use, agent, message) where the channel adds some to one broadcast vector, else empty."""
 
 
 @partial(jax.jit, static_argnums=0)
-def examples(program: Program, team: Team, level: Level) -> tuple[Trace, Array]:
-    """A few greedy episodes (episode, …) of one team with everything that was said, and the noise in it.
-
-    The noise is (episode, use, agent, message) where the channel adds some to one broadcast vector, else empty.
-    """
+def watch(program: Program, teams: Team, level: Level) -> Watched:
+    """Greedy episodes of all teams, with what was said."""
     key = jax.random.key(train.EVALUATION_SEED)
-    trace = rollout(program.task, team, level, key, EXAMPLES, greedy=True)
-    spec = team.channel.spec
-    if spec.place == "receiver" or spec.copies > 1 or spec.mechanism == "response":
-        return trace, jnp.zeros(0)
-    chance = team.draw(jax.random.split(key, 4)[1], EXAMPLES).channel  # the same draw as in the rollout
-    return trace, level.amount[:, None] * chance
+
+    def one(team: Team, level: Level) -> Watched:
+        trace = rollout(program.task, team, level, key, WATCHED, greedy=True)
+        spec, noise = team.channel.spec, jnp.zeros(0)
+        if spec.place == "sender" and spec.copies == 1 and spec.mechanism != "response":
+            chance = team.draw(jax.random.split(key, 4)[1], WATCHED).channel  # the same draw as in the rollout
+            noise = level.amount[:, None] * chance[:EXAMPLES]
+        return Watched(trace.episode.observations, trace.released, pick(trace, slice(EXAMPLES)), noise)
+
+    return jax.vmap(one)(teams, level)
 
 
-def told(task: Task, trace: Trace, noise: Array) -> list[dict[str, Any]]:
+def told(task: Task, trace: Trace, noise: np.ndarray) -> list[dict[str, Any]]:
     """Example episodes as plain data: where everything is, what is done and earned, what is said and how noisy."""
-    trace, heard = jax.device_get(trace), np.asarray(noise)
     each = [jax.tree.map(lambda x, e=e: x[e], trace) for e in range(EXAMPLES)]
-    return [told_one(task, one, heard[e] if heard.size else None) for e, one in enumerate(each)]
+    return [told_one(task, one, noise[e] if noise.size else None) for e, one in enumerate(each)]
 
 
 def told_one(task: Task, trace: Trace, noise: np.ndarray | None) -> dict[str, Any]:
@@ -102,38 +116,43 @@ def finish(
     loaded = population.load(folder)
     size = population.recorded_size(folder)
     found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
+    watched = watch_all(loaded, size)
     weights, rows = jax.device_get(loaded.networks), store.read_metrics(folder)
+    place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
         home = out / names[run.budget, run.seed]
         if home.exists():
             continue
-        own = found[run.budget][index]
+        aside = write_run(folder, home, loaded, index, [r for r in rows if (r.budget, r.seed) == (run.label, run.seed)])
+        mark = store.digest(store.load_config(aside))
+        own = jax.tree.map(lambda x, i=index: x[i : i + 1], weights)
+        checkpoint.save(aside / "checkpoints", "group-0", own, {"config": mark, **place})
+        mine = jax.tree.map(lambda x, i=index: x[i], watched)
+        if run.seed == loaded.config.seeds[0]:
+            said = told(loaded.program.task, mine.examples, mine.noise)
+            store.write_aside(aside / "episodes.json", dumps(said).encode())
+        returns = found[run.budget][index]
         final = {
-            "return_mean": float(own.mean()),
-            "return_std": float(own.std(ddof=1)),
+            "return_mean": float(returns.mean()),
+            "return_std": float(returns.std(ddof=1)),
             "episodes": episodes,
             "return_at": {experiments.NAMES[budget]: float(values[index].mean()) for budget, values in found.items()},
+            "information": information(mine.observations, mine.released) if mine.released.size else None,
             "population": {"name": folder.name, "runs": len(loaded.runs), **facts},
         }
-        aside = write_run(folder, home, loaded, index, [r for r in rows if (r.budget, r.seed) == (run.label, run.seed)])
-        checkpoint.save(
-            aside / "checkpoints",
-            "group-0",
-            jax.tree.map(lambda x, i=index: x[i : i + 1], weights),
-            {
-                "config": store.digest(store.load_config(aside)),
-                "evaluations": len(population.evaluations_of(loaded.program)),
-                "finished": True,
-            },
-        )
-        if run.seed == loaded.config.seeds[0]:
-            team, level = jax.tree.map(lambda x, i=index: x[i], (loaded.networks.team, loaded.level))
-            episodes_told = told(loaded.program.task, *examples(loaded.program, team, level))
-            store.write_aside(aside / "episodes.json", dumps(episodes_told).encode())
         store.write_json(aside / "final.json", final)
         aside.rename(home)
         store.sync_folder(out)
     shutil.rmtree(folder)
+
+
+def watch_all(loaded: Loaded, size: int) -> Watched:
+    """`watch` for all runs, so many at a time, on the host."""
+    parts = []
+    for first in range(0, len(loaded.runs), size):
+        some = jax.tree.map(lambda x, i=first: x[i : i + size], (loaded.networks.team, loaded.level))
+        parts.append(jax.device_get(watch(loaded.program, *some)))
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
 
 def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[Metric]) -> Path:

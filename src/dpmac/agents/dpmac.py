@@ -63,7 +63,7 @@ class Dpmac(Protocol):
         """
         form = with_bias(self.query) @ with_bias(self.key).T / jnp.sqrt(self.heard)
         extended = jnp.concatenate([inbox, jnp.ones_like(inbox[:, :1])], axis=-1)
-        scores = jnp.sum((extended @ form)[:, None] * extended, axis=-1)
+        scores = (extended @ form) @ extended.T  # a sum of elementwise products here makes XLA crash on CPUs
         arrived = jnp.where(mask, 1.0, 0.0)[:, None]
         weights = jnp.sum(arrived * masked_softmax(scores, mask), axis=0) / jnp.maximum(jnp.sum(arrived), 1.0)
         return jnp.sum(weights[:, None] * inbox, axis=0) @ self.value.weight + jnp.sum(weights) * self.value.bias

@@ -52,7 +52,8 @@ def record(team, level, seed=0, episodes=EPISODES):
     wander = jax.random.bernoulli(wander_key, 0.5, shape)
     uniform = jax.random.randint(uniform_key, shape, 0, TASK.actions)
     starts, gumbel = jax.random.split(start_key, episodes), jnp.zeros((*shape, TASK.actions))
-    return play_all(TASK, team, level, starts, keys, gumbel, wander, uniform), jax.vmap(team.chance)(keys)
+    data = jax.random.key_data(keys)
+    return play_all(TASK, team, level, starts, data, gumbel, wander, uniform), jax.vmap(team.chance)(keys)
 
 
 @jax.jit

@@ -1,9 +1,13 @@
 """`dpmac privacy calibrate | account | audit | explain`."""
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import tyro
 
 from dpmac import cli
 from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, require
@@ -147,11 +151,16 @@ def account(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Audit(Calibrate):
-    """A lower bound on ε from samples of a shipped channel at its worst-case inputs, beside the claim.
+    """A lower bound on ε beside the claim: of a trained run, or of a shipped channel at its worst-case inputs.
 
-    "refuted" means that the claimed ε is wrong; all verdicts of one call hold together with the stated confidence.
+    "refuted" means that the claimed ε is wrong; all verdicts of one call hold together with the stated confidence. Of a
+    run every private agent of every team is audited, by whole transcripts of two canaries through its trained sender
+    and by checks of every message of real episodes; the run says what is claimed, so options of a channel are for
+    audits without one.
     """
 
+    folder: tyro.conf.Positional[Path | None] = None
+    """Folder of a run."""
     episodes: int = 10_000
     """Transcripts counted for each of the two neighbouring inputs."""
     confidence: float = 0.99
@@ -166,7 +175,11 @@ class Audit(Calibrate):
 def audit(argv: Sequence[str]) -> None:
     from dpmac import privacy
 
-    options = cli.parse(Audit, argv, "dpmac privacy audit", "dpmac privacy audit --epsilon 1 --accountant paper")
+    example = "dpmac privacy audit runs/ccn    or    dpmac privacy audit --epsilon 1 --accountant paper"
+    options = cli.parse(Audit, argv, "dpmac privacy audit", example)
+    if options.folder is not None:
+        audit_run(options, options.folder)
+        return
     require(options.neighbours == "inputs", "an audit changes all inputs: --neighbours inputs")
     require(options.size >= 1, f"size must be a whole number from 1, not {options.size}")
     budget = options.budget
@@ -178,6 +191,22 @@ def audit(argv: Sequence[str]) -> None:
         bound = audit_shipped(options, options.release(noise), confidence)
         exact = privacy.epsilon(options.release(noise), options.delta)
         answers.append({"agent": agent, **privacy.verdict(epsilon, bound), "exact_epsilon": exact})
+    cli.emit(answers, options.json, lambda: "\n\n".join(map(describe, answers)))
+
+
+OF_A_RUN = ("folder", "episodes", "confidence", "seed", "json")
+
+
+def audit_run(options: Audit, folder: Path) -> None:
+    """Audit the teams of a run's folder."""
+    for item in dataclasses.fields(Audit):
+        given = item.name not in OF_A_RUN and getattr(options, item.name) != item.default
+        require(not given, f"--{item.name.replace('_', '-')} describes a channel; a run has its own")
+    from dpmac.cli import progress
+    from dpmac.runner import audit, population
+
+    progress.use_cache()
+    answers = audit.audit(population.load(folder), options.episodes, options.confidence, options.seed)
     cli.emit(answers, options.json, lambda: "\n\n".join(map(describe, answers)))
 
 
@@ -273,5 +302,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return "; ".join(f"{item['name']}: {item['value']:.4g} against {item['limit']:.4g}" for item in value)
+        return "; ".join(map(text_of, value))
+    if isinstance(value, dict):
+        return f"{value['name']}: {value['value']:.4g} against {value['limit']:.4g}"
     return str(value)

@@ -1,0 +1,240 @@
+"""Audits of trained teams: sound ones stand, and each planted fault is found on real rollouts."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import CONFIG, begin
+
+from dpmac import cli, privacy
+from dpmac.agents.channel import Code, Gaussian, Response
+from dpmac.config import Budget, Channel, Release
+from dpmac.runner import audit, population
+
+EPISODES = 30
+
+
+def parts(channel, epsilon=(3.0, 1.0, 2.0), **changes):
+    """An untrained team of three whose messages are long, with its levels and its noise."""
+    budget = Budget(epsilon)
+    config = dataclasses.replace(CONFIG, task="probe-neighbour", channel=channel, budgets=(budget,), **changes)
+    program = population.check(config)
+    team = program.team(jax.random.key(0))
+    if config.method == "dpmac":
+        team = jax.tree.map(lambda leaf: 2 * leaf, team)
+    noise = population.noise_levels(budget, channel, 3, program.task.horizon)
+    return program, team, population.level_of(config, program, budget), noise
+
+
+def failed(program, team, level, noise):
+    found = audit.white_box(program, team, level, noise, EPISODES, seed=3)
+    return {check.name for check in privacy.failures(found, 0.999)}
+
+
+SOUND = {
+    "every step": (Channel(), {}),
+    "every third step": (Channel(period=3), {}),
+    "a copy for each": (Channel(copies=2), {}),
+    "a copy for some": (Channel(copies=2, recipient_rate=0.5), {}),
+    "past transitions": (Channel(sample_rate=1.0), {}),
+    "code": (Channel("code"), {}),
+    "response": (Channel("response"), {}),
+    "tarmac": (Channel(), {"method": "tarmac"}),
+}
+
+
+LESS_COMMON = ("every third step", "a copy for some", "past transitions", "tarmac")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.large) if name in LESS_COMMON else name for name in SOUND]
+)
+def test_sound_teams_pass_all_checks_of_real_rollouts(name):
+    channel, changes = SOUND[name]
+    assert failed(*parts(channel, **changes)) == set()
+
+
+class Unclipped(Gaussian):
+    def release(self, message, chance, level):
+        return message + level.amount * chance
+
+
+class HalfNoise(Gaussian):
+    def release(self, message, chance, level):
+        return super().release(message, chance / 2, level)
+
+
+class SquaredSigma(Gaussian):
+    def release(self, message, chance, level):
+        return super().release(message, chance * level.amount, level)
+
+
+class SameNoiseAlways(Gaussian):
+    def draw(self, key, shape):
+        return jnp.broadcast_to(super().draw(key, shape)[:1], (*shape, self.size))
+
+
+class SameNoiseForAll(Gaussian):
+    def draw(self, key, shape):
+        return jnp.broadcast_to(super().draw(key, shape)[:, :1], (*shape, self.size))
+
+
+class SilentFirst(Gaussian):
+    def draw(self, key, shape):
+        return super().draw(key, shape).at[0].set(0.0)
+
+
+class OneKey(Gaussian):
+    def draw(self, key, shape):
+        return super().draw(jax.random.key(0), shape)
+
+
+class UniformNoise(Gaussian):
+    def draw(self, key, shape):
+        return jax.random.uniform(key, (*shape, self.size), minval=-math.sqrt(3), maxval=math.sqrt(3))
+
+
+class SameCopies(Gaussian):
+    def draw(self, key, shape):
+        return jnp.broadcast_to(super().draw(key, shape)[:, :, :1], (*shape, self.size))
+
+
+class WidePoints(Code):
+    def release(self, message, chance, level):
+        return 1.2 * super().release(message, 0 * chance, level) + level.amount * chance
+
+
+class RareFlips(Response):
+    def release(self, message, chance, level):
+        return super().release(message, chance._replace(keep=chance.keep | jnp.uint32(1 << 31)), level)
+
+
+class Whisper(Response):
+    def release(self, message, chance, level):
+        return super().release(message, chance, level) * (1 - 1e-3 * jax.nn.sigmoid(message[0]))
+
+
+FAULTS = [
+    (Unclipped, Channel(), "message within clip_norm"),
+    (HalfNoise, Channel(), "noise variance at every step"),
+    (SquaredSigma, Channel(), "noise variance of every agent"),
+    (SameNoiseAlways, Channel(), "noise independent over time"),
+    (SameNoiseForAll, Channel(), "noise independent between agents"),
+    (SilentFirst, Channel(), "noise variance at every step"),
+    (OneKey, Channel(), "noise independent between episodes"),
+    (UniformNoise, Channel(), "noise is Gaussian"),
+    (SameCopies, Channel(copies=2), "copies as declared"),
+    (WidePoints, Channel("code"), "message within clip_norm"),
+    (RareFlips, Channel("response"), "flip rate of every agent"),
+    (Whisper, Channel("response"), "alphabet of exactly k symbols"),
+]
+
+
+@pytest.mark.parametrize(("fault", "channel", "finds"), FAULTS, ids=[fault.__name__ for fault, *_ in FAULTS])
+def test_planted_fault_is_found_on_real_rollouts(fault, channel, finds):
+    program, team, level, noise = parts(channel)
+    broken = dataclasses.replace(team, channel=fault(channel, team.channel.size))
+    assert finds in failed(program, broken, level, noise)
+
+
+def test_noise_at_the_receiver_is_found_to_be_none():
+    program, team, level, _ = parts(Channel(place="receiver"))
+    noise = population.noise_levels(Budget((3.0, 1.0, 2.0)), Channel(), 3, program.task.horizon)
+    assert "noise variance at every step" in failed(program, team, level, noise)
+
+
+# Canaries -------------------------------------------------------------------------------------------------------------
+
+
+def bound_of(channel, epsilon, team=None, episodes=1500):
+    program, sound, level, noise = parts(channel, epsilon)
+    team = dataclasses.replace(sound, channel=team(channel, sound.channel.size)) if team else sound
+    pair = audit.canaries(program, team, level, 0, 0)
+    release = Release(channel, noise[0], program.task.horizon)
+    return audit.lower_bound(team, level, 0, pair, release, 1e-4, episodes, 0.999, 0), pair
+
+
+def test_canaries_use_the_whole_ball_and_differ_in_one_agent_alone():
+    bound, pair = bound_of(Channel(), (3.0,))
+    apart = np.linalg.norm(pair.direction, axis=-1)
+    assert apart.min() > 1.6 * Channel().clip_norm
+    assert apart.max() <= 2 * Channel().clip_norm * (1 + 1e-5)
+    first, second = np.asarray(pair.worlds)
+    np.testing.assert_array_equal(first[:, 1:], second[:, 1:])
+    assert np.all(first[:, 0] != second[:, 0])
+    assert 1.0 < bound.epsilon < 3.0
+
+
+def test_transcripts_of_symbols_stay_below_the_claim():
+    bound, _ = bound_of(Channel("response", period=0), (3.0,))
+    assert 1.0 < bound.epsilon < 3.0
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("fault", [Unclipped, HalfNoise, SilentFirst])
+def test_planted_fault_refutes_the_claim(fault):
+    """Noise that repeats costs these canaries nothing, which never change; the checks above find it."""
+    bound, _ = bound_of(Channel(), (1.0,), fault, episodes=15_000)
+    assert bound.epsilon > 1.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("audit") / "run"
+    budgets = (Budget((1.0, math.inf), accountant="paper"), Budget((2.0,), unit="message"), Budget())
+    begin(found, dataclasses.replace(CONFIG, budgets=budgets, seeds=(0,), task_options={"horizon": 25}), pieces=1)
+    return found
+
+
+def test_command_gives_an_entry_for_each_private_agent(folder, capsys):
+    assert cli.main(["privacy", "audit", str(folder), "--episodes", "1000", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    labels = ["1:inf episode paper 0.0001", "2 message exact 0.0001", "2 message exact 0.0001"]
+    assert [entry["budget"] for entry in entries] == labels
+    assert [(entry["seed"], entry["agent"]) for entry in entries] == [(0, 0), (0, 0), (0, 1)]
+    paper, *exact = entries
+    assert paper["claimed_epsilon"] == 1
+    assert paper["verdict"] == "refuted"
+    assert 1 < paper["lower_bound"] < paper["exact_epsilon"] == pytest.approx(6.29, abs=0.01)
+    for entry in exact:
+        assert entry["verdict"] == "consistent"
+        assert entry["lower_bound"] < entry["exact_epsilon"] <= 2
+        assert entry["unit"] == "message"
+    for entry in entries:
+        assert entry["confidence"] == pytest.approx(1 - 0.01 / 3)
+        assert entry["episodes"] == 1000
+        assert entry["checks"] > 5
+        assert entry["failed_checks"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--epsilon", "3"], "--epsilon describes a channel"),
+        (["--clip-norm", "3"], "--clip-norm describes a channel"),
+        (["--episodes", "3"], "episodes must be a whole number from 50"),
+        (["--confidence", "0"], "confidence"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
+    assert cli.main(["privacy", "audit", str(folder), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"method": "maddpg", "budgets": (Budget(),)}, "sends nothing to audit"),
+        ({"budgets": (Budget(),)}, "no claim to audit"),
+    ],
+)
+def test_what_has_no_claim_is_refused(change, says, tmp_path, capsys):
+    begin(tmp_path / "run", dataclasses.replace(CONFIG, seeds=(0,), **change), pieces=1)
+    assert cli.main(["privacy", "audit", str(tmp_path / "run")]) == 2
+    assert says in capsys.readouterr().err

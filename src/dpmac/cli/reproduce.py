@@ -79,15 +79,18 @@ def run(argv: Sequence[str]) -> None:
             lambda: export(options),
         ),
     )
-    try:
-        for status in statuses:
-            trained += len(status.job.names) if last(status.piece) else 0
-            session.write(trained, every=5.0)
-            show(status)
-    finally:
-        statuses.close()  # type: ignore[attr-defined]
-        if jobs:
-            session.write(trained)
+    with progress.Interrupt() as interrupt:
+        try:
+            for status in statuses:
+                trained += len(status.job.names) if last(status.piece) else 0
+                session.write(trained, every=5.0)
+                show(status)
+                if interrupt.asked:
+                    break
+        finally:
+            statuses.close()  # type: ignore[attr-defined]
+            if jobs:
+                session.write(trained)
     results = export(options)
     names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
     summary = {
@@ -103,6 +106,8 @@ def run(argv: Sequence[str]) -> None:
     if not options.skip_figures and summary["finished"] == summary["runs"]:
         draw(options.out / "figures", results)
     emit(summary, options.json, lambda: text(summary))
+    if interrupt.asked:
+        raise KeyboardInterrupt
 
 
 def draw(folder: Path, results: Any) -> None:

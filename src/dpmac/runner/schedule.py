@@ -17,7 +17,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillAtWork
 from functools import partial
@@ -183,7 +183,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
     compilers = options.compilers or max(1, (os.cpu_count() or 2) // 2)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     total = sum(job.work for job in jobs)
-    done, endings = 0.0, []
+    done, endings, pieces = 0.0, [], iter(())
 
     def left() -> float:
         return options.time_limit - (time.monotonic() - began)
@@ -198,12 +198,10 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
         try:
             for index, job in enumerate(jobs):
                 compiled = wait(ready[index], left())
-                if compiled is None:
+                if compiled is None or left() <= 0:
                     return
-                trained, pieces = (
-                    0.0,
-                    population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once),
-                )
+                trained = 0.0
+                pieces = population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
                 for piece in pieces:
                     trained += piece.seconds
                     part = (piece.group + piece.step / piece.steps) / piece.groups
@@ -211,7 +209,6 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
                     seconds = time.monotonic() - began
                     yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share)
                     if left() <= 0 and piece.step < piece.steps:
-                        pieces.close()  # type: ignore[attr-defined]
                         return
                 done += job.work
                 facts = {"train_seconds": round(trained, 1), "compile_seconds": round(compiled, 1), **device()}
@@ -220,6 +217,8 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
                     if ending.done():
                         ending.result()
         finally:
+            if isinstance(pieces, Generator):
+                pieces.close()  # which saves where it stands
             pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
             for ending in endings:
                 ending.result()

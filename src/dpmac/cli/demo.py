@@ -14,17 +14,23 @@ from dpmac.cli import emit, parse
 from dpmac.config import Budget, Channel, Learning, Networks, RunConfig, require
 
 SEEDS = (0, 1, 2)
-EPSILON = 10.0
+TASK = "probe-listen"
+EPSILON = 3.0
 LEARNING = Learning(
-    steps=60_000, episodes=4, updates=4, batch=32, learning_rate=1e-3, explore_steps=10_000, evaluations=12
+    steps=20_000,
+    batch=32,
+    learning_rate=2e-3,
+    explore_steps=5_000,
+    evaluations=20,
+    evaluation_episodes=256,
 )
-NETWORKS = Networks(hidden=64, aware=True)
+NETWORKS = Networks(hidden=32, message_hidden=16, message_size=4, aware=True)
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Two agents, each of which sees where the other one should go: train them with free messages, with a private
-    symbol, and without messages; print their returns and the privacy statement; draw curves and a film."""
+    """Two agents, one of which sees a symbol that the other one must act on: train them with free messages, with one
+    private symbol an episode, and without messages; print returns and the privacy statement; draw curves and a film."""
 
     out: Path = Path("demo")
     """Folder for the runs, curves.png and episode.gif; runs that are there already are not trained again."""
@@ -35,7 +41,7 @@ class Demo:
 def configurations() -> dict[str, RunConfig]:
     """The two populations: DPMAC with its budgets, and the same learner without messages."""
     channel = Channel(mechanism="response", period=0)
-    shared: dict[str, Any] = {"task": "ccn", "seeds": SEEDS, "networks": NETWORKS, "learning": LEARNING}
+    shared: dict[str, Any] = {"task": TASK, "seeds": SEEDS, "networks": NETWORKS, "learning": LEARNING}
     return {
         "dpmac": RunConfig(method="dpmac", channel=channel, budgets=(Budget(), Budget((EPSILON,))), **shared),
         "maddpg": RunConfig(method="maddpg", **shared),
@@ -91,7 +97,7 @@ def summary(out: Path) -> dict[str, Any]:
             )
     silent = max(value for row in rows if row["method"] == "maddpg" for value in row["returns"])
     talking = min(value for row in rows if row["method"] == "dpmac" for value in row["returns"])
-    return {"task": "ccn", "runs": rows, "separated": talking > silent}
+    return {"task": TASK, "runs": rows, "separated": talking > silent}
 
 
 def curves(out: Path) -> None:
@@ -109,13 +115,15 @@ def curves(out: Path) -> None:
         rows = [row for row in store.read_metrics(out / name) if row.name == "return"]
         for label in dict.fromkeys(row.budget for row in rows):
             steps = sorted({row.step for row in rows})
-            values = np.array([[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps])
+            values = np.array(
+                [[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps]
+            )
             legend = "no messages (MADDPG)" if name == "maddpg" else f"DPMAC, ε = {label} an episode"
             (line,) = axes.plot(steps, values.mean(axis=1), label=legend)
             axes.fill_between(steps, values.min(axis=1), values.max(axis=1), alpha=0.2, color=line.get_color())
     reference = store.read_json(out / "dpmac" / "reference.json")["returns"]
-    axes.axhline(reference["scripted"][0], color="grey", linestyle="--", label="scripted, knows its target")
-    axes.set(xlabel="environment steps", ylabel="team return", title="CCN", ylim=(-60, 0))
+    axes.axhline(reference["scripted"][0], color="grey", linestyle="--", label="scripted, knows the symbol")
+    axes.set(xlabel="environment steps", ylabel="return", title=TASK)
     axes.legend()
     figure.savefig(out / "curves.png", dpi=120)
     plt.close(figure)
@@ -123,13 +131,15 @@ def curves(out: Path) -> None:
 
 def text(result: dict[str, Any], out: Path) -> str:
     """The result for people."""
-    table = Table(title="CCN: minus the summed squared distance of two agents to targets only the other one sees")
-    for name in ("method", "claimed ε", "exact ε of an episode", "claim", "team return of each seed"):
+    table = Table(title=f"{result['task']}: one agent sees a symbol, the other one must act on it")
+    for name in ("method", "claimed ε", "exact ε of an episode", "claim", "return of each seed"):
         table.add_column(name)
     for row in result["runs"]:
-        claim = "nothing is sent" if row["method"] == "maddpg" else "none" if row["epsilon"] == "inf" else str(row["valid"])
+        claim = (
+            "nothing is sent" if row["method"] == "maddpg" else "none" if row["epsilon"] == "inf" else str(row["valid"])
+        )
         exact = f"{row['exact_epsilon']:.4g}"
-        table.add_row(row["method"], row["epsilon"], exact, claim, "  ".join(f"{v:.1f}" for v in row["returns"]))
+        table.add_row(row["method"], row["epsilon"], exact, claim, "  ".join(f"{v:.2f}" for v in row["returns"]))
     console = Console(width=110)
     with console.capture() as captured:
         console.print(table)

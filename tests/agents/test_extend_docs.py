@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import imageio.v3
 import pytest
 
 from dpmac.agents import commnet
@@ -47,8 +48,8 @@ def outside(tmp_path, monkeypatch):
     sys.modules.pop("own", None)
 
 
-def test_a_copy_outside_the_package_trains_resumes_and_states_its_privacy(outside, capsys):
-    train, resume = (shlex.split(line)[1:] for line in block("sh").splitlines())
+def test_a_copy_outside_the_package_does_all_that_the_page_says(outside, capsys):
+    train, resume, evaluate, watch = (shlex.split(line)[1:] for line in block("sh").splitlines())
     train[train.index("--seeds") + 1] = "1"
     assert main([*train, *TINY.split(), "--json"]) == 0
     summary, run = json.loads(capsys.readouterr().out), outside / train[-1]
@@ -65,6 +66,11 @@ def test_a_copy_outside_the_package_trains_resumes_and_states_its_privacy(outsid
     assert main([*resume, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == summary
     assert (run / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
+
+    assert main([*evaluate, "--episodes", "2", "--json"]) == 0
+    assert [(row["epsilon"], row["episodes"]) for row in json.loads(capsys.readouterr().out)] == [("inf", 2), ("1", 2)]
+    assert main([*watch, "--size", "64"]) == 0
+    assert len(imageio.v3.imread(outside / watch[-1])) > 2
 
 
 @pytest.mark.parametrize("name", ["extend.md", "methods.md"])

@@ -1,5 +1,6 @@
 """Every method on every task: free, with a budget for each message and with one for the episode."""
 
+import json
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ from tiny import begin, leaves
 
 from dpmac import tasks
 from dpmac.agents import protocol
+from dpmac.cli import main
 from dpmac.config import Budget, Channel, Learning, Networks, RunConfig
 from dpmac.results import store
 from dpmac.runner import population
@@ -31,21 +33,24 @@ def config_of(task, method, budgets=(FREE, MESSAGE, EPISODE), **others):
 
 
 @pytest.mark.parametrize(("task", "method"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.large) for case in REST)])
-def test_a_method_trains_resumes_and_is_evaluated(task, method, tmp_path):
-    config = config_of(task, method)
-    begin(tmp_path, config, pieces=1)
-    before = leaves(population.load(tmp_path))
-    for _ in population.train_folder(tmp_path):
-        pass
-    loaded = population.load(tmp_path)
+def test_a_method_trains_resumes_is_evaluated_and_filmed(task, method, tmp_path, capsys):
+    config, run = config_of(task, method), tmp_path / "run"
+    begin(run, config, pieces=1)
+    before = leaves(population.load(run))
+    assert main(["resume", str(run), "--quiet"]) == 0
+    loaded = population.load(run)
     assert loaded.step == config.learning.steps
     assert all(np.isfinite(leaf).all() for leaf in leaves(loaded))
     assert any(np.any(old != new) for old, new in zip(before, leaves(loaded), strict=True))
-    scores = population.scores(loaded.program, loaded.networks.team, loaded.level, 3)
-    assert scores.shape == (len(config.budgets), 3)
-    assert np.isfinite(scores).all()
+    assert main(["watch", str(run), "--out", str(tmp_path / "film.gif"), "--size", "64"]) == 0
+    assert (tmp_path / "film.gif").stat().st_size > 0
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--episodes", "3", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert len(scores) == len(config.budgets)
+    assert all(math.isfinite(row["return_mean"]) and row["episodes"] == 3 for row in scores)
     if protocol.find(method).speaks:
-        claims = store.read_json(tmp_path / "privacy.json")["claims"]
+        claims = store.read_json(run / "privacy.json")["claims"]
         assert len(claims) == 3
         for budget, entries in zip(config.budgets, claims.values(), strict=True):
             assert {entry["unit"] for entry in entries} == {budget.unit}

@@ -1,25 +1,25 @@
 """`dpmac bench env`: how fast a task steps, and how fast other people's `simple_spread` does, in one run.
 
-Everybody does the same work: random actions are drawn inside the loop (once an episode, for all of its steps), every
-episode starts from a fresh reset, and the observations and rewards of all agents are produced in every step. Contenders
-take turns, so that a busy machine disturbs all alike.
+Everybody does the same work: random actions are drawn in the timed loop, an episode's at once; every episode starts
+from a fresh reset; the observations and rewards of all agents are produced in every step. Contenders take turns, so
+that a busy machine disturbs all alike.
 """
 
 import contextlib
 import importlib.util
-import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from dpmac import cli
 from dpmac.config import require
 
-PEERS = ("jaxmarl", "vmas", "mpe2")
+PEERS = ("jaxmarl", "jaxmarl-step_env", "vmas", "mpe2")
 HORIZON, AGENTS, ACTIONS = 25, 3, 5
 """Of `simple_spread`, which the peers play."""
 
@@ -42,7 +42,7 @@ class Options:
     episodes: tuple[int, ...] = (1, 16, 256, 4096)
     """Numbers of parallel episodes."""
     peers: tuple[str, ...] = ()
-    """Some of jaxmarl, vmas, mpe2, or none; all that are installed where none is given."""
+    """Some of jaxmarl, jaxmarl-step_env, vmas, mpe2, or none; all that are installed where none is given."""
     rounds: int = 5
     """Turns of each contender; medians are reported."""
     seconds: float = 0.5
@@ -79,15 +79,19 @@ def peers_of(options: Options) -> list[str]:
     for peer in options.peers:
         require(peer in PEERS, f"peers must be some of {', '.join(PEERS)}, or none, not {peer!r}")
         require(
-            importlib.util.find_spec(peer) is not None,
+            installed(peer),
             f"{peer} is not installed; `make bench` installs it in an environment of its own",
         )
-    return [peer for peer in options.peers or PEERS if importlib.util.find_spec(peer)]
+    return [peer for peer in options.peers or PEERS if installed(peer)]
+
+
+def installed(peer: str) -> bool:
+    return importlib.util.find_spec(peer.partition("-")[0]) is not None
 
 
 def compare(task: Any, episodes: int, peers: list[str], options: Options) -> list[dict[str, Any]]:
     """Let the task and its peers play so many parallel episodes, in turns."""
-    makers = {"jaxmarl": jaxmarl, "vmas": vmas, "mpe2": mpe2}
+    makers = {"jaxmarl": jaxmarl, "jaxmarl-step_env": partial(jaxmarl, bare=True), "vmas": vmas, "mpe2": mpe2}
     contenders = [ours(task, episodes), *(makers[peer](episodes) for peer in peers)]
     counts = [rounds_in(contender, options.seconds) for contender in contenders]
     speeds: list[list[float]] = [[] for _ in contenders]
@@ -122,7 +126,16 @@ def rounds_in(contender: Contender, seconds: float) -> int:
     return max(1, round(rounds * seconds / spent))
 
 
-def compiled(name: str, reset: Callable, step: Callable, episodes: int, agents: int, actions: int, horizon: int):
+def compiled(
+    name: str,
+    reset: Callable,
+    step: Callable,
+    episodes: int,
+    agents: int,
+    actions: int,
+    horizon: int,
+    resets_itself: bool = False,
+) -> Contender:
     """A contender out of functions of JAX, over parallel episodes: `reset(key)` gives state and observations,
     `step(state, actions, key)` state, observations and rewards. The last observations and the sum of the rewards are
     carried along, so that none is left out."""
@@ -132,39 +145,26 @@ def compiled(name: str, reset: Callable, step: Callable, episodes: int, agents: 
     def play(seed, rounds):
         def episode(i, carry):
             reset_key, act_key, step_key = jax.random.split(jax.random.fold_in(key, i), 3)
-            chosen = random_actions(act_key, (horizon, episodes, agents), actions)
-            state, _ = reset(reset_key)
 
-            def one(carry, actions):
+            def one(carry, chosen):
                 state, _, total = carry
-                state, observations, rewards = step(state, actions, step_key)
+                state, observations, rewards = step(state, chosen, step_key)
                 return (state, observations, jax.tree.map(jnp.add, total, rewards)), None
 
-            return jax.lax.scan(one, (state, *carry), chosen)[0][1:]
+            state = carry[0] if resets_itself else reset(reset_key)[0]
+            chosen = jax.random.randint(act_key, (horizon, episodes, agents), 0, actions)
+            return jax.lax.scan(one, (state, *carry[1:]), chosen)[0]
 
         key = jax.random.key(seed)
         state, observations = reset(key)
         rewards = step(state, jnp.zeros((episodes, agents), jnp.int32), key)[2]
-        return jax.lax.fori_loop(0, rounds, episode, (observations, rewards))
+        return jax.lax.fori_loop(0, rounds, episode, (state, observations, rewards))
 
     start = time.perf_counter()
     program = jax.jit(play).lower(0, 1).compile()
     spent = time.perf_counter() - start
     run = lambda seed, rounds: jax.block_until_ready(program(seed, rounds))  # noqa: E731
     return Contender(name, run, episodes * horizon, spent)
-
-
-def random_actions(key: Any, shape: tuple[int, int, int], actions: int) -> Any:
-    """Actions (time, episode, agent), uniform to 2⁻¹⁶: several digits of each random word, because drawing the words
-    would otherwise be most of the work."""
-    import jax
-    import jax.numpy as jnp
-
-    *outer, agents = shape
-    digits = max(1, int(16 / math.log2(actions)))
-    words = jax.random.bits(key, (*outer, -(-agents // digits), 1), jnp.uint32)
-    places = jnp.asarray([actions**place for place in range(digits)], jnp.uint32)
-    return ((words // places) % actions).reshape(*outer, -1)[..., :agents].astype(jnp.int32)
 
 
 @contextlib.contextmanager
@@ -198,8 +198,8 @@ def ours(task: Any, episodes: int) -> Contender:
     return compiled("dpmac", reset, step, episodes, task.agents, task.actions, task.horizon)
 
 
-def jaxmarl(episodes: int) -> Contender:
-    """By `step_env`, which is quicker than the public `step`: that one computes a reset in every step."""
+def jaxmarl(episodes: int, bare: bool = False) -> Contender:
+    """By its public `step`, which resets at the horizon, or by the bare `step_env`, which does not."""
     import jax
 
     with stdout_to_stderr():  # it greets, past `contextlib.redirect_stdout`
@@ -214,10 +214,11 @@ def jaxmarl(episodes: int) -> Contender:
     def step(state, actions, key):
         chosen = {agent: actions[:, i] for i, agent in enumerate(env.agents)}
         keys = jax.random.split(key, episodes)  # the same in every step of an episode: these physics have no noise
-        observations, state, rewards, _, _ = jax.vmap(env.step_env)(keys, state, chosen)
+        observations, state, rewards, _, _ = jax.vmap(env.step_env if bare else env.step)(keys, state, chosen)
         return state, observations, rewards
 
-    return compiled("jaxmarl", reset, step, episodes, AGENTS, ACTIONS, HORIZON)
+    name = "jaxmarl-step_env" if bare else "jaxmarl"
+    return compiled(name, reset, step, episodes, AGENTS, ACTIONS, HORIZON, resets_itself=not bare)
 
 
 def vmas(episodes: int) -> Contender:
@@ -233,8 +234,7 @@ def vmas(episodes: int) -> Contender:
         with torch.no_grad():
             for _ in range(rounds):
                 env.reset()
-                chosen = torch.randint(ACTIONS, (HORIZON, AGENTS, episodes, 1))
-                for actions in chosen:
+                for actions in torch.randint(ACTIONS, (HORIZON, AGENTS, episodes, 1)):
                     env.step(list(actions))
 
     return Contender("vmas", play, episodes * HORIZON, spent)
@@ -254,8 +254,7 @@ def mpe2(episodes: int) -> Contender:
         rng = np.random.default_rng(seed)
         for _ in range(rounds):
             env.reset()
-            chosen = rng.integers(ACTIONS, size=(HORIZON, AGENTS)).tolist()
-            for actions in chosen:
+            for actions in rng.integers(ACTIONS, size=(HORIZON, AGENTS)).tolist():
                 env.step(dict(zip(env.agents, actions, strict=True)))
 
     return Contender("mpe2", play, HORIZON, spent)

@@ -63,13 +63,21 @@ class Dpmac(Protocol):
         """
         form = with_bias(self.query) @ with_bias(self.key).T / jnp.sqrt(self.heard)
         extended = jnp.concatenate([inbox, jnp.ones_like(inbox[:, :1])], axis=-1)
-        scores = (extended @ form) @ extended.T  # a sum of elementwise products here makes XLA crash on CPUs
+        scores = inner(extended @ form, extended)
         arrived = jnp.where(mask, 1.0, 0.0)[:, None]
         weights = jnp.sum(arrived * masked_softmax(scores, mask), axis=0) / jnp.maximum(jnp.sum(arrived), 1.0)
         return jnp.sum(weights[:, None] * inbox, axis=0) @ self.value.weight + jnp.sum(weights) * self.value.bias
 
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
         return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}
+
+
+def inner(left: Array, right: Array) -> Array:
+    """Products (i, j) of the rows of left (i, d) and right (j, d).
+
+    Accelerators are slow at many small matrix products. On CPUs XLA crashes over the sum, for one run of three agents.
+    """
+    return left @ right.T if jax.default_backend() == "cpu" else jnp.sum(left[:, None] * right, axis=-1)
 
 
 def with_bias(layer: Linear) -> Array:

@@ -83,9 +83,10 @@ def settled(values: Any) -> Any:
     return jax.lax.optimization_barrier(values) if jax.default_backend() == "cpu" else values
 
 
-def unrolled() -> int | bool:
-    """Loops over time are unrolled on accelerators, where launching a step costs more than computing it."""
-    return 1 if jax.default_backend() == "cpu" else True
+def unrolled(steps: int | bool = True) -> int | bool:
+    """So many steps of a loop over time (all of them: True) are unrolled on accelerators, where launching a step costs
+    more than computing it."""
+    return 1 if jax.default_backend() == "cpu" else steps
 
 
 @jax.custom_vjp

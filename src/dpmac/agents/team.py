@@ -15,7 +15,7 @@ from jax import Array
 
 from dpmac.agents import protocol as protocols
 from dpmac.agents.channel import Level, Mechanism, mechanism
-from dpmac.agents.layers import Actor, fill
+from dpmac.agents.layers import Actor, fill, unrolled
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.config import BadInput, Channel, Networks, require
 
@@ -185,11 +185,11 @@ class Team(eqx.Module):
         (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one
         because the recurrent layer takes all of them at once, with each agent's weights.
         """
-        hear = self.replay_stepwise if self.members.protocol.sequential else self.replay
-        per_episode = 0 if level.amount.ndim == 2 else None
-        heard = jax.vmap(hear, in_axes=(2, 2, 0, per_episode), out_axes=2)(observations, actions, chance, level)
-        if self.members.protocol.sequential:
-            return heard[0]
+        sequential, axes = self.members.protocol.sequential, (2, 2, 0, 0 if level.amount.ndim == 2 else None)
+        replay = jax.vmap(self.replay_stepwise if sequential else self.replay, in_axes=axes, out_axes=2)
+        heard = replay(observations, actions, chance, level)
+        if sequential:  # what was heard is in the memories already
+            return jax.vmap(lambda member, h: member.actor.head(h), in_axes=(0, 1), out_axes=1)(self.members, heard)
         return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(
             self.members, observations, heard
         )
@@ -214,18 +214,17 @@ class Team(eqx.Module):
             inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), level
         )
 
-    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> tuple[Array, Array]:
-        """Logits (time, agent, action) and the actors' memories (time, agent, width) in one recorded episode, step
-        after step as in a rollout."""
+    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+        """The actors' memories (time, agent, width) in one recorded episode, step after step as in a rollout."""
         missing = len(observations) - len(actions)
         actions = jnp.concatenate([actions, jnp.zeros((missing, self.agents), actions.dtype)])
 
-        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, tuple[Array, Array]]:
+        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
             observation, action = now
-            logits, memory = self.listen(memory, observation, chance, level)
-            return self.speak(memory, observation, action, chance, level), (logits, memory.hidden)
+            _, memory = self.listen(memory, observation, chance, level)
+            return self.speak(memory, observation, action, chance, level), memory.hidden
 
-        return jax.lax.scan(step, self.start(), (observations, actions))[1]
+        return jax.lax.scan(step, self.start(), (observations, actions), unroll=unrolled(5))[1]
 
     # What both are made of ------------------------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
     chance = team.chance(jax.random.wrap_key_data(episode.chance))
     hidden = jnp.zeros((len(observations), team.agents, team.width))
     if team.members.protocol.sequential:
-        hidden = team.replay_stepwise(observations, episode.actions, chance, level)[1]
+        hidden = team.replay_stepwise(observations, episode.actions, chance, level)
     sender = jax.tree.map(lambda x: x[0], chance.sender)
     raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, hidden, sender)
     clipped = clip_to_norm(raw, team.channel.spec.clip_norm)

@@ -1,5 +1,6 @@
 """The ring of episodes, and episodes of a team in a task."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +82,7 @@ def test_starts_chance_and_actions_differ_between_episodes_and_keys(team):
 
 def test_exploration_makes_actions_uniform_and_greedy_ones_follow_the_logits(team):
     level = levels(CHANNEL, (0.5, 0.5))
+    team = eqx.tree_at(lambda t: t.members.actor.head.bias, team, jnp.tile(jnp.array([2.0, 0.0, -2.0]), (2, 1)))
     wild = rollout(TASK, team, level, jax.random.key(4), 400, explore=1.0)
     shares = np.bincount(np.ravel(wild.episode.actions), minlength=3) / wild.episode.actions.size
     np.testing.assert_allclose(shares, 1 / 3, atol=0.03)

@@ -45,7 +45,7 @@ def deployed(folder, channel=None, epsilon=(3.0, 1.0, math.inf), seed=0, limit=m
 
 
 def play_team(team, key=0):
-    """Actions (time, agent) and what was released (time, agent, …) in an episode."""
+    """Actions (time, agent), what was released (time, agent, …) and the last hidden states in an episode."""
     task = team.program.task
     state, memory, actions, released = task.reset(jax.random.key(key)), team.start(), [], []
     for _ in range(HORIZON):
@@ -53,7 +53,7 @@ def play_team(team, key=0):
         state, _ = task.step(state, jnp.asarray(chosen))
         actions.append(chosen)
         released.append(np.asarray(memory.released))
-    return np.stack(actions), np.stack(released)
+    return np.stack(actions), np.stack(released), np.asarray(memory.hidden)
 
 
 def play_apart(agents, task, key=0):
@@ -71,7 +71,7 @@ def play_apart(agents, task, key=0):
         log.append(post)
         state, _ = task.step(state, jnp.asarray(chosen))
         actions.append(chosen)
-    return np.array(actions), log
+    return np.array(actions), log, np.stack([memory.hidden for memory in memories])
 
 
 CHANNELS = {
@@ -85,6 +85,7 @@ CHANNELS = {
     ),
     "code points": (Channel("code"), {}),
     "tarmac": (Channel(), {"method": "tarmac"}),
+    "i2c, which hears the others in order": (Channel(), {"method": "i2c"}),
 }
 
 
@@ -93,9 +94,10 @@ def test_agents_that_share_nothing_play_the_same_episode_as_the_team(name, tmp_p
     channel, changes = CHANNELS[name]
     together = deployed(tmp_path / "together", channel, **changes)
     agents = deployed(tmp_path / "apart", channel, **changes).agents()
-    actions, released = play_team(together)
-    alone, log = play_apart(agents, together.program.task)
+    actions, released, hidden = play_team(together)
+    alone, log, remembered = play_apart(agents, together.program.task)
     np.testing.assert_array_equal(alone, actions)
+    np.testing.assert_allclose(remembered, hidden, rtol=1e-4, atol=1e-5)
     for t in np.flatnonzero(together.team.sends):
         for recipient, box in enumerate(log[t]):
             for sender, message in box.items():

@@ -178,7 +178,13 @@ def test_options_that_do_not_fit_are_refused(options):
 def trained(folder, task, **others):
     """A run and the metrics of its last evaluation."""
     learning = Learning(
-        steps=10_000, batch=32, evaluations=2, evaluation_episodes=64, explore_steps=5000, learning_rate=2e-3
+        steps=10_000,
+        batch=32,
+        evaluations=2,
+        evaluation_episodes=64,
+        explore_steps=5000,
+        learning_rate=2e-3,
+        standardise=False,  # the temperature of the critics' policies is then in the task's own units
     )
     networks = Networks(hidden=32, message_hidden=16, message_size=4)
     population.create(folder, run_of(task, learning=learning, networks=networks, **others))

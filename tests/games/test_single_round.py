@@ -88,9 +88,9 @@ def test_a_million_rounds_take_under_a_second():
     p = np.full(5, sums.perturbation(1.0))
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         sums.simulate(sums.corrected(p), p, 0.5, 1_000_000, np.random.default_rng(2))
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 1
 
 

@@ -325,9 +325,9 @@ def test_recipients_who_share_the_subset_see_one_message_with_less_noise():
 def test_sampled_sender_is_calibrated_in_time_and_in_memory(unit, epsilon, delta):
     channel = Channel(sample_rate=0.2)
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     sigma = privacy.calibrate(channel, epsilon, delta, 25, unit, "transition")
-    seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.process_time() - start, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     spent = privacy.epsilon(Release(channel, sigma, 25, unit, "transition"), delta)
     assert 0.99 * epsilon <= spent <= epsilon
@@ -375,7 +375,7 @@ def test_closed_form_calibration_takes_less_than_ten_milliseconds():
     for channel in channels:
         times = []
         for _ in range(15):
-            start = time.perf_counter()
+            start = time.process_time()
             privacy.calibrate(channel, 0.7, 1e-5, 25)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         assert sorted(times)[7] < 0.01

@@ -184,9 +184,9 @@ def test_many_episodes_stay_quick(path):
     ledger = Ledger(path, [math.inf], 1e-4)
     ledger.charge({0: SYMBOL}, times=100_000)
     ledger.charge({0: EPISODE}, times=10_000)
-    start = time.perf_counter()
+    start = time.process_time()
     assert ledger.spent(0) > 0
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 # Other processes, and sudden death ------------------------------------------------------------------------------------

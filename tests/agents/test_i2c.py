@@ -198,6 +198,7 @@ def partners(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("i2c") / "partners", "probe-partner")
 
 
+@pytest.mark.large
 def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
     loaded, _ = partners
     team, level = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.networks.team, loaded.level))
@@ -210,6 +211,7 @@ def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
     assert rates[~is_partner].max() < 0.2
 
 
+@pytest.mark.large
 def test_the_metrics_say_how_often_each_agent_asks(partners):
     _, last = partners
     assert last["return"] > 3.9  # of 4; 2 without messages

@@ -81,10 +81,25 @@ class Task(Protocol):
     def scene(self, state: State) -> Scene: ...
 
 
+class Telling(Task, Protocol):
+    """A task in which all that messages can add is one secret of each agent, and which says what to make of it. Agents
+    who believe exactly what a channel tells them then show what the channel is worth."""
+
+    @property
+    def symbols(self) -> int:
+        """How many values the one secret (agent,) of each agent may have, all as likely."""
+        ...
+
+    def told(self, state: State, belief: jax.Array) -> jax.Array:
+        """Actions (agent,) of agents who believe (agent, symbol) this of each other's secrets."""
+        ...
+
+
 REGISTRY: dict[str, str | type] = {
     "cn": "dpmac.tasks.cn:CN",
     "ccn": "dpmac.tasks.ccn:CCN",
     "pp": "dpmac.tasks.pp:PP",
+    "midway": "dpmac.tasks.midway:Midway",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

@@ -38,6 +38,7 @@ class CCN:
 
     name: ClassVar[str] = "ccn"
     agents: ClassVar[int] = 2
+    symbols: ClassVar[int] = LANDMARKS
     actions: ClassVar[int] = particles.ACTIONS
     observers: ClassVar[Mapping[str, str]] = {
         "target": "The target of each agent is observed by the other agent alone; the walk of an agent that has been "
@@ -90,6 +91,11 @@ class CCN:
             return jnp.full(self.agents, -jnp.sum(square))
         far = jnp.sqrt(square)  # in mpe2 an agent answers for the one whose target it sees
         return -0.5 * far[::-1] - 0.5 * jnp.mean(far)
+
+    def told(self, state: CCNState, belief: jax.Array) -> jax.Array:
+        """Each agent walks to where its target is on average, by what the other one is believed to see."""
+        x, y = belief[::-1] @ state.landmarks.x, belief[::-1] @ state.landmarks.y
+        return particles.steer(state.bodies, Points(x, y))
 
     def scripted(self, state: CCNState) -> jax.Array:
         """Each agent walks to its own target."""

@@ -1,14 +1,14 @@
 """Reference policies and what they earn: the two lines that a learning curve lies between."""
 
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import require
-from dpmac.tasks.base import State, Task
+from dpmac.tasks.base import State, Task, Telling
 
 Policy = Literal["random", "scripted"]
 
@@ -47,6 +47,39 @@ def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[
         sample = np.asarray(returns(task, policy, key, episodes), np.float64)
         found[policy] = (float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(episodes)))
     return found
+
+
+def tells(task: Task) -> TypeGuard[Telling]:
+    """Whether a task says what its agents can make of what they are told (see `Telling`)."""
+    return hasattr(task, "told")
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def told_returns(task: Telling, flip: jax.Array | float, key: jax.Array, episodes: int) -> jax.Array:
+    """Returns (episode,) of agents who all get each other's secrets once, right after the first step, through k-ary
+    randomised response with this flip probability, and believe what follows from it.
+
+    That is what the mechanism is worth when nothing is lost in learning. A flip probability of 1 - 1/k tells nothing,
+    one of 0 everything.
+    """
+    k = task.symbols
+    uniform = jnp.full((task.agents, k), 1 / k)
+
+    def episode(key: jax.Array) -> jax.Array:
+        reset_key, flip_key, other_key = jax.random.split(key, 3)
+        start = task.reset(reset_key)
+        (secret,) = task.secrets(start).values()
+        flipped = jax.random.uniform(flip_key, (task.agents,)) < flip
+        heard = (secret + flipped * jax.random.randint(other_key, (task.agents,), 1, k)) % k
+        belief = flip / (k - 1) + (1 - flip * k / (k - 1)) * jax.nn.one_hot(heard, k)
+
+        def step(state: State, time: jax.Array) -> tuple[State, jax.Array]:
+            state, rewards = task.step(state, task.told(state, jnp.where(time > 0, belief, uniform)))
+            return state, jnp.mean(rewards)
+
+        return jnp.sum(jax.lax.scan(step, start, jnp.arange(task.horizon))[1])
+
+    return jax.vmap(episode)(jax.random.split(key, episodes))
 
 
 def states_of(states: State) -> list[State]:

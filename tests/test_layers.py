@@ -11,12 +11,13 @@ ALLOWED = {
     "config": set(),
     "games": set(),
     "experiments": {"config"},
+    "frontiers": {"config", "experiments"},
     "tasks": {"config"},
     "agents": {"config"},
     "privacy": {"config"},
     "results": {"config"},
     "learner": {"config", "tasks", "agents"},
-    "runner": {"config", "tasks", "agents", "learner", "experiments", "privacy", "results"},
+    "runner": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
     "figures": {"config", "results", "experiments", "privacy", "games"},
 }
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "privacy": "calibrate, account, audit, explain",
     "games": "binary-sums, cgp, rounds",
     "reproduce": "train every run behind the paper's figures, in slices if asked",
+    "frontier": "return against exact epsilon for every channel and schedule",
     "report": "one page with verdicts, figures, the privacy table and films, from saved results",
     "bench": "env, train: speed on this machine",
     "demo": "train with and without messages, at a laptop's size",

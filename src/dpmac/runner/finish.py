@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,9 +89,13 @@ def plain(value: Any) -> Any:
 
 
 def budgets_to_score(loaded: Loaded) -> list[Budget]:
-    """Noise at which finished teams are scored: their own, and for teams that talk all of the paper's."""
-    paper = [experiments.BUDGETS[name] for name in experiments.PAPER_BUDGETS]
-    return list(dict.fromkeys([*loaded.config.budgets, *(paper if protocol.find(loaded.config.method).speaks else [])]))
+    """Noise at which finished teams are scored: their own, and for teams that talk none, and all of the paper's where
+    its formula knows their channel."""
+    others = []
+    if protocol.find(loaded.config.method).speaks:
+        gaussian = loaded.config.channel.mechanism == "gaussian"
+        others = [experiments.BUDGETS[name] for name in (experiments.PAPER_BUDGETS if gaussian else ("free",))]
+    return list(dict.fromkeys([*loaded.config.budgets, *others]))
 
 
 def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarray:
@@ -106,8 +110,17 @@ def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarr
     return np.concatenate(parts)
 
 
+Examine = Callable[[Loaded], list[dict[str, Any]]]
+"""What else is found out about the teams of a population: for each run, entries for its final.json."""
+
+
 def finish(
-    folder: Path, out: Path, names: Mapping[tuple[Budget, int], str], episodes: int, facts: dict[str, Any]
+    folder: Path,
+    out: Path,
+    names: Mapping[tuple[Budget, int], str],
+    episodes: int,
+    facts: dict[str, Any],
+    examine: Examine | None = None,
 ) -> None:
     """Score a finished population, give each run a folder of its own under `out`, and remove the population's.
 
@@ -117,6 +130,7 @@ def finish(
     size = population.recorded_size(folder)
     found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
     watched = watch_all(loaded, size)
+    more = examine(loaded) if examine else [{}] * len(loaded.runs)
     weights, rows = jax.device_get(loaded.networks), store.read_metrics(folder)
     place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
@@ -136,8 +150,9 @@ def finish(
             "return_mean": float(returns.mean()),
             "return_std": float(returns.std(ddof=1)),
             "episodes": episodes,
-            "return_at": {experiments.NAMES[budget]: float(values[index].mean()) for budget, values in found.items()},
+            "return_at": {experiments.name_of(budget): float(values[index].mean()) for budget, values in found.items()},
             "information": information(mine.observations, mine.released) if mine.released.size else None,
+            **more[index],
             "population": {"name": folder.name, "runs": len(loaded.runs), **facts},
         }
         store.write_json(aside / "final.json", final)

@@ -1,0 +1,62 @@
+"""A scheduler's work as one session: what a person sees of it, and what is noted."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dpmac.cli.progress import Interrupt, clock
+from dpmac.runner import schedule
+
+
+def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool) -> int:
+    """Do a scheduler's jobs, in a session of work that is noted in slices.json; how many runs were trained.
+
+    Ctrl-C ends after the piece in hand with everything saved.
+    """
+    session, trained, shown = schedule.Slice(out, command), 0, 0.0
+    statuses = schedule.work(out, jobs, options)
+    with Interrupt() as interrupt:
+        try:
+            for status in statuses:
+                piece = status.piece
+                last = piece.step == piece.steps and piece.group == piece.groups - 1
+                trained += len(status.job.names) if last else 0
+                session.write(trained, every=5.0)
+                if not quiet and (last or time.monotonic() - shown > 10):
+                    shown = time.monotonic()
+                    print(standing(status), file=sys.stderr, flush=True)
+                if interrupt.asked:
+                    raise KeyboardInterrupt
+        finally:
+            statuses.close()  # type: ignore[attr-defined]
+            if jobs:
+                session.write(trained)
+    return trained
+
+
+def standing(status: schedule.Status) -> str:
+    """Where a scheduler's work stands, in a line."""
+    returns = [row.value for row in status.piece.rows if row.name == "return"]
+    return (
+        f"{status.share:6.1%}  {clock(status.seconds)} gone, {clock(status.left)} left   "
+        f"{status.index + 1}/{status.jobs} {status.job.folder.name}: {status.piece.step:,} steps, "
+        f"returns {min(returns):.1f} to {max(returns):.1f}"
+    )
+
+
+def live(console: Console, last: bool) -> bool:
+    """Whether the next line may replace this one."""
+    return console.is_terminal and not last
+
+
+def line(piece: Any, seconds: float) -> str:
+    """Steps, time left and the mean return of each budget."""
+    returns = defaultdict(list)
+    for row in piece.rows:
+        if row.name == "return":
+            returns[row.budget].append(row.value)
+    share = (piece.group + piece.step / piece.steps) / piece.groups
+    left = seconds * (1 - share) / share
+    scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
+    return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"

@@ -1,0 +1,124 @@
+"""Beyond the paper, as data: channels and schedules that are trained at the same exact budgets, by one recipe.
+
+A line is a channel and when it is used. Its budgets and seeds share a compiled program and make one population, which
+the scheduler trains as it trains those of the paper. Nothing here knows a task.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dpmac.config import Budget, Channel, RunConfig, require
+from dpmac.experiments import BUDGETS, DELTA, SCALES, ScaleName
+
+EPSILONS = (1.0, 3.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every run of a frontier is trained, whatever its channel: what differs from the scale's settings."""
+
+    networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True})
+    learning: Mapping[ScaleName, Mapping[str, Any]] = field(
+        default_factory=lambda: {"smoke": {}, "quick": {}, "paper": {}}
+    )
+    """Such as {"episodes": 16, "updates": 4}; the meaning of each is that of `config.Learning`."""
+    anneal_from: float = 10.0
+    """Every finite budget begins here and comes down to its value."""
+    anneal_share: float = 0.6
+    """Over this share of the run."""
+
+
+RECIPE = Recipe()
+
+
+class Line(NamedTuple):
+    """Runs of one channel at one schedule, over budgets."""
+
+    label: str
+    channel: Channel = Channel()
+    method: str = "dpmac"
+    private: bool = True
+    """Whether it is trained at finite budgets."""
+    free: bool = False
+    """Whether it is trained without noise too."""
+
+    @property
+    def schedule(self) -> str:
+        """When it speaks."""
+        period = self.channel.period
+        return (
+            "never" if not (self.private or self.free) else {0: "once", 1: "every step"}.get(period, f"1 in {period}")
+        )
+
+    def budgets(self, epsilons: Sequence[float]) -> tuple[Budget, ...]:
+        """What it is trained at."""
+        finite = tuple(Budget((epsilon,), DELTA) for epsilon in epsilons) if self.private else ()
+        return finite + (() if self.private and not self.free else (BUDGETS["free"],))
+
+
+LINES: dict[str, Line] = {
+    "response-once": Line("randomised response, once", Channel("response", period=0)),
+    "response-every": Line("randomised response, every step", Channel("response")),
+    "code-once": Line("Gaussian, tight, once", Channel("code", period=0)),
+    "gaussian-once": Line("Gaussian, once", Channel(period=0)),
+    "gaussian-every": Line("Gaussian, every step (the paper's)", free=True),
+    "silent": Line("silence", method="maddpg", private=False),
+}
+"""Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for."""
+
+
+def populations(
+    task: str,
+    horizon: int,
+    scale: ScaleName,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: int = 0,
+    lines: Sequence[str] = tuple(LINES),
+    task_options: Mapping[str, Any] | None = None,
+) -> dict[str, RunConfig]:
+    """All runs of a task's frontier, by the name of their population."""
+    require(len(set(epsilons)) == len(epsilons) > 0, f"epsilons must differ from each other, not {tuple(epsilons)}")
+    for epsilon in epsilons:
+        require(0 < epsilon < math.inf, f"epsilon must be a finite number above 0, not {epsilon}")
+    for name in lines:
+        require(name in LINES, f"lines are {', '.join(LINES)}, not {name!r}")
+    return {
+        population_name(task, name): configuration(
+            task, horizon, scale, LINES[name], epsilons, seeds, dict(task_options or {})
+        )
+        for name in lines
+    }
+
+
+def population_name(task: str, line: str) -> str:
+    return f"{task}-{LINES[line].method}-{line}"
+
+
+def configuration(
+    task: str,
+    horizon: int,
+    scale: ScaleName,
+    line: Line,
+    epsilons: Sequence[float],
+    seeds: int,
+    task_options: dict[str, Any],
+) -> RunConfig:
+    """The configuration of one line; a run's steps are rounded up to whole iterations."""
+    size = SCALES[scale]
+    learning = dataclasses.replace(size.learning, **RECIPE.learning[scale])
+    share = horizon * learning.episodes
+    return RunConfig(
+        task=task,
+        method=line.method,
+        task_options=task_options,
+        channel=line.channel,
+        budgets=line.budgets(epsilons),
+        seeds=tuple(range(seeds or size.seeds)),
+        networks=dataclasses.replace(size.networks, **RECIPE.networks),
+        learning=dataclasses.replace(learning, steps=math.ceil(learning.steps / share) * share),
+        anneal_from=RECIPE.anneal_from,
+        anneal_share=RECIPE.anneal_share,
+    )

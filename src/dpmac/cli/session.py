@@ -43,20 +43,3 @@ def standing(status: schedule.Status) -> str:
         f"{status.index + 1}/{status.jobs} {status.job.folder.name}: {status.piece.step:,} steps, "
         f"returns {min(returns):.1f} to {max(returns):.1f}"
     )
-
-
-def live(console: Console, last: bool) -> bool:
-    """Whether the next line may replace this one."""
-    return console.is_terminal and not last
-
-
-def line(piece: Any, seconds: float) -> str:
-    """Steps, time left and the mean return of each budget."""
-    returns = defaultdict(list)
-    for row in piece.rows:
-        if row.name == "return":
-            returns[row.budget].append(row.value)
-    share = (piece.group + piece.step / piece.steps) / piece.groups
-    left = seconds * (1 - share) / share
-    scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
-    return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"

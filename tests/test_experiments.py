@@ -5,7 +5,7 @@ import pytest
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
 from dpmac.config import BadInput
-from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, METHODS, NAMES, SCALES, VARIANTS, Cell
+from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, HORIZONS, METHODS, NAMES, SCALES, VARIANTS, Cell, Pace
 
 PAPER = SCALES["paper"]
 
@@ -76,6 +76,31 @@ def test_settings_are_those_of_the_paper():
         assert config.seeds == (0, 1, 2, 3, 4)
         task = tasks.make(config.task)
         assert learning.steps % (task.horizon * learning.episodes) == 0
+
+
+@pytest.mark.parametrize("episodes", [4, 16])
+def test_runs_are_whole_iterations_at_any_pace(episodes):
+    pace = Pace(episodes, 0.25)
+    for scale in SCALES.values():
+        for config in experiments.populations(
+            experiments.targets([], True), scale, tuple(HORIZONS), pace=pace
+        ).values():
+            learning, horizon = config.learning, HORIZONS[config.task]
+            assert horizon == tasks.make(config.task).horizon
+            assert learning.steps % (horizon * episodes) == 0
+            assert 0 <= learning.steps - scale.steps.get(config.task, scale.learning.steps) < horizon * episodes
+
+
+def test_often_is_one_update_an_episode_at_any_pace():
+    cell = Cell("ccn", "dpmac", "free", "often")
+    for episodes in (4, 16):
+        learning = experiments.configuration([cell], PAPER, Pace(episodes)).learning
+        assert learning.updates == learning.episodes == episodes
+
+
+def test_a_fraction_of_an_update_is_bad_input():
+    with pytest.raises(BadInput, match="whole number"):
+        experiments.configuration([Cell("ccn", "dpmac")], PAPER, Pace(4, 0.3))
 
 
 def test_a_budget_has_one_name():

@@ -5,7 +5,8 @@ differ only in budget and seed share a compiled program and make one population.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ TASKS = {
     "ccn": "cooperative communication and navigation",
     "pp": "predator and prey",
 }
+HORIZONS = {"cn": 25, "ccn": 25, "pp": 40}
 METHODS: dict[str, tuple[str, Place]] = {
     "dpmac": ("DPMAC", "sender"),
     "tarmac": ("TarMAC", "receiver"),
@@ -117,7 +119,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     "deterministic": {"method_options": {"deterministic": True}},
     "feedforward": {"networks": {"recurrent_actor": False}},
-    "often": {"learning": {"updates": 4}},
+    "often": {"updates_per_episode": 1.0},
     "narrow": {"task_options": {"view_radius": 0.5}},
 }
 """What a variant changes in a configuration."""
@@ -157,6 +159,8 @@ class Scale:
     learning: Learning
     final_episodes: int
     """Common starts on which finished teams are scored."""
+    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Environment steps of tasks that are given others than `learning` says."""
 
 
 SCALES: dict[ScaleName, Scale] = {
@@ -169,14 +173,24 @@ SCALES: dict[ScaleName, Scale] = {
     ),
     "quick": Scale(
         ("ccn", "cn"),
-        3,
-        Networks(hidden=32),
-        Learning(steps=120_000, batch=32, learning_rate=2e-3, explore_steps=20_000, evaluations=30),
-        512,
+        2,
+        Networks(hidden=64),
+        Learning(
+            steps=160_000,
+            batch=32,
+            discount=0.7,
+            learning_rate=4e-3,
+            target_rate=0.02,
+            explore_steps=20_000,
+            evaluations=20,
+        ),
+        1024,
+        {"cn": 30_000},
     ),
     "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
 }
-"""smoke: seconds. quick: a laptop without an accelerator. paper: a million steps."""
+"""smoke: seconds. quick: a machine without an accelerator; a short sight and large steps let messages be learned in a
+thousand updates, where the paper's settings take two thousand of four times the size. paper: a million steps."""
 
 
 def batch_of(task: str, learning: Learning) -> int:
@@ -184,12 +198,39 @@ def batch_of(task: str, learning: Learning) -> int:
     return learning.batch * (2 if task == "pp" else 1)
 
 
-def configuration(population: Sequence[Cell], scale: Scale, updates: int = 1) -> RunConfig:
+class Pace(NamedTuple):
+    """How collecting and learning take turns."""
+
+    episodes: int = 4
+    """Fresh episodes an iteration; a run's steps are rounded up to whole iterations."""
+    updates_per_episode: float = 0.25
+
+    def learning(self, task: str, scale: Scale, change: Mapping[str, Any]) -> Learning:
+        """The scale's learning on a task at this pace, which a variant may change."""
+        updates = change.get("updates_per_episode", self.updates_per_episode) * self.episodes
+        require(
+            updates >= 1 and updates == round(updates),
+            f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
+        )
+        share = HORIZONS[task] * self.episodes
+        return dataclasses.replace(
+            scale.learning,
+            steps=math.ceil(scale.steps.get(task, scale.learning.steps) / share) * share,
+            episodes=self.episodes,
+            updates=round(updates),
+            batch=batch_of(task, scale.learning),
+        )
+
+
+PACE = Pace()
+"""One update in four episodes, collected side by side."""
+
+
+def configuration(population: Sequence[Cell], scale: Scale, pace: Pace = PACE) -> RunConfig:
     """The configuration of cells that share a compiled program."""
     first = population[0]
     require(all(cell.population == first.population for cell in population), "cells of one population share a program")
     change = VARIANTS[first.variant]
-    learning = dataclasses.replace(scale.learning, batch=batch_of(first.task, scale.learning), updates=updates)
     return RunConfig(
         task=first.task,
         method=first.method,
@@ -199,7 +240,7 @@ def configuration(population: Sequence[Cell], scale: Scale, updates: int = 1) ->
         budgets=tuple(BUDGETS[cell.budget] for cell in population),
         seeds=tuple(range(scale.seeds)),
         networks=dataclasses.replace(scale.networks, **change.get("networks", {})),
-        learning=dataclasses.replace(learning, **change.get("learning", {})),
+        learning=pace.learning(first.task, scale, change),
     )
 
 
@@ -225,7 +266,7 @@ def populations(
     scale: Scale,
     tasks: Sequence[str],
     methods: Sequence[str] = tuple(METHODS),
-    updates: int = 1,
+    pace: Pace = PACE,
     seeds: int = 0,
 ) -> dict[str, RunConfig]:
     """Everything that these figures and ablations need, each run once, by the name of its population."""
@@ -235,7 +276,7 @@ def populations(
         for cell in cells_of(target, tasks):
             if cell.method in methods and cell not in found.setdefault(cell.population, []):
                 found[cell.population].append(cell)
-    return {name: configuration(members, scale, updates) for name, members in found.items() if members}
+    return {name: configuration(members, scale, pace) for name, members in found.items() if members}
 
 
 def run_names(population: str, config: RunConfig) -> dict[tuple[Budget, int], str]:

@@ -11,7 +11,7 @@ import tyro
 
 from dpmac.cli import emit, parse
 from dpmac.config import require
-from dpmac.experiments import METHODS, SCALES, TASKS, ScaleName, populations, run_names, targets
+from dpmac.experiments import METHODS, SCALES, TASKS, Pace, ScaleName, populations, run_names, targets
 
 EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
@@ -36,6 +36,8 @@ class Reproduce:
     """Only these methods."""
     seeds: int = 0
     """Seeds of each run; 0: those of the scale."""
+    episodes: int = 4
+    """Fresh episodes an iteration; sixteen keep an accelerator busier."""
     updates_per_episode: float = 0.25
     """Updates of all agents per episode; the paper's is 1."""
     time_limit: float = float("inf")
@@ -138,12 +140,12 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
     require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
     require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
-    updates = options.updates_per_episode * scale.learning.episodes
-    require(updates >= 1 and updates == round(updates), "updates-per-episode must be a multiple of 0.25")
+    require(options.episodes >= 1, f"episodes must be a whole number from 1, not {options.episodes}")
     named = options.export is None or options.export.name.endswith(".json.gz")
     require(named, f"an export is named NAME.json.gz, not {options.export}")
     names = targets(options.figures, options.with_ablations)
-    return populations(names, scale, options.tasks or scale.tasks, options.methods, round(updates), options.seeds)
+    pace = Pace(options.episodes, options.updates_per_episode)
+    return populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
 
 
 def reporter(options: Reproduce) -> Any:

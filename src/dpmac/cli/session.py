@@ -3,7 +3,6 @@
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from dpmac.cli.progress import Interrupt, clock
 from dpmac.runner import schedule

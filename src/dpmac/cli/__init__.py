@@ -52,10 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        print(f"dpmac: {error}", file=sys.stderr)
+    except Exception as error:
+        if os.environ.get("DPMAC_DEBUG") or "--verbose" in arguments:
+            raise
+        print(f"dpmac: {reason(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def reason(error: Exception) -> str:
+    """One line for a failure that nobody foresaw, and how to see more of it."""
+    if isinstance(error, OSError):
+        return str(error)
+    first, *rest = str(error).strip().splitlines() or [""]
+    if "Traceback" in first:  # of Python code that compiled code has called: what was raised is the first line outside
+        said = next((line for line in rest if line and not line[0].isspace()), first)
+    else:
+        said = f"{type(error).__name__}: {first}"
+    return f"{said} (with DPMAC_DEBUG=1 set, the same command shows where)"
 
 
 def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: Callable[[str], Callable[..., Any]]):

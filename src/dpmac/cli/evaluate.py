@@ -27,8 +27,8 @@ class Evaluate:
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
-    episodes: int = 4096
-    """Episodes for each team."""
+    episodes: int | None = None
+    """Episodes for each team; by default 4096, or 256 in an environment on the host."""
     epsilon: tuple[str, ...] = ()
     """Budgets to evaluate all teams at, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
     delta: float | None = None
@@ -50,7 +50,10 @@ class Evaluate:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Evaluate, argv, "dpmac evaluate", "dpmac evaluate runs/ccn --epsilon 1 inf")
-    require(options.episodes >= 2, f"episodes must be a whole number from 2, not {options.episodes}")
+    require(
+        options.episodes is None or options.episodes >= 2,
+        f"episodes must be a whole number from 2, not {options.episodes}",
+    )
     from dpmac.cli import progress
     from dpmac.runner import population
 
@@ -59,11 +62,8 @@ def run(argv: Sequence[str]) -> None:
     budgets = options.budgets(loaded.config)
     if budgets:
         population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
-    rows = [
-        score(loaded, index, budget, options.episodes)
-        for budget in budgets or [None]
-        for index in range(len(loaded.runs))
-    ]
+    episodes = options.episodes or (256 if hasattr(loaded.program.task, "at_once") else 4096)
+    rows = [score(loaded, index, budget, episodes) for budget in budgets or [None] for index in range(len(loaded.runs))]
     emit(rows, options.json, lambda: table(options.folder, loaded, rows))
 
 

@@ -28,8 +28,10 @@ def use_cache() -> None:
         jax.config.update("jax_compilation_cache_dir", str(home))
 
 
-def warn(folder: Path) -> None:
-    """Say on stderr where a run's claim is not true."""
+def warn(folder: Path, task: Any) -> None:
+    """Say on stderr where a run's claim is not true, and what else somebody must know about the task."""
+    for text in task.cautions() if hasattr(task, "cautions") else ():
+        print(f"note: {text}", file=sys.stderr)
     claims = store.read_json(folder / "privacy.json")["claims"]
     for label, entries in claims.items():
         for text in dict.fromkeys(warning for entry in entries if not entry["valid"] for warning in entry["warnings"]):
@@ -39,15 +41,19 @@ def warn(folder: Path) -> None:
 def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger]) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)
-    begun, shown = time.monotonic(), 0.0
+    begun, shown, before = time.monotonic(), 0.0, None
     with Interrupt() as interrupt:
         for piece in pieces:
+            speed = rate(before, piece)
+            before = piece
             for log in loggers:
                 log(piece.rows)
             last = piece.step == piece.steps
             if not quiet and (last or time.monotonic() - shown > (1.0 if console.is_terminal else 10.0)):
                 shown = time.monotonic()
-                console.print(line(piece, shown - begun), highlight=False, end="\r" if live(console, last) else "\n")
+                console.print(
+                    line(piece, shown - begun) + speed, highlight=False, end="\r" if live(console, last) else "\n"
+                )
             if interrupt.asked and not last:
                 pieces.close()  # type: ignore[attr-defined]
                 console.print(f"saved; go on with: dpmac resume {folder}", highlight=False)
@@ -87,6 +93,14 @@ def line(piece: Any, seconds: float) -> str:
     left = seconds * (1 - share) / share
     scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
     return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"
+
+
+def rate(before: Any, piece: Any) -> str:
+    """Environment steps a second, evaluations not counted; the first piece has compilation in it and says none."""
+    if before is None or before.group != piece.group:
+        return ""
+    runs = len({(row.budget, row.seed) for row in piece.rows})
+    return f"  {(piece.step - before.step) * runs / piece.seconds:,.0f} steps/s"
 
 
 def clock(seconds: float) -> str:

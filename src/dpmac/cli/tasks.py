@@ -18,14 +18,14 @@ class Options:
     """Sizes, horizon and reward unit of the tasks, and what a random and a scripted policy earn in an episode."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Tasks, by name or as package.module:Name; all that are registered where none is given."""
+    """Tasks, by name, as package.module:Name or as pettingzoo:package.module; by default all that are registered."""
     set: tuple[str, ...] = ()
     """Options of the tasks, as key=value."""
     episodes: int = 1000
     """Episodes behind each return."""
     seed: int = 0
     film: Path | None = None
-    """Also film one scripted episode of the first task; the name ends in .gif, .webp or .png."""
+    """Also film one episode of the first task, scripted if it has a script; the name ends in .gif, .webp or .png."""
     json: bool = False
     """Print JSON."""
 
@@ -58,19 +58,24 @@ def describe(name: str, task: Any, options: Options) -> dict[str, Any]:
     sizes = {key: getattr(task, key) for key in (*SIZES, "reward_unit")}
     returns = {policy: {"return_mean": mean, "return_se": error} for policy, (mean, error) in earned.items()}
     settings = dataclasses.asdict(task)
-    return {"name": name, **sizes, **returns, "episodes": options.episodes, "options": settings}
+    episodes = min(options.episodes, getattr(task, "reference_episodes", options.episodes))
+    return {"name": name, **sizes, **returns, "episodes": episodes, "options": settings}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The same for people."""
     grid: list[tuple[str, ...]] = [("task", "agents", "actions", "observes", "horizon", "random", "scripted")]
     for row in rows:
-        earned = [f"{row[p]['return_mean']:.2f} ± {row[p]['return_se']:.2f}" for p in ("random", "scripted")]
+        earned = [worth(row[policy]) if policy in row else "-" for policy in ("random", "scripted")]
         grid.append((row["name"], *(str(row[key]) for key in SIZES), *earned))
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in grid]
     units = [f"{row['name']}: {row['reward_unit']}" for row in rows]
     return "\n".join([*lines, "", f"Returns of an episode, mean ± standard error of {rows[0]['episodes']}:", *units])
+
+
+def worth(earned: dict[str, float]) -> str:
+    return f"{earned['return_mean']:.2f} ± {earned['return_se']:.2f}"
 
 
 def film(task: Any, seed: int, path: Path) -> None:
@@ -79,11 +84,12 @@ def film(task: Any, seed: int, path: Path) -> None:
 
     from dpmac.tasks import references, render
 
-    states, rewards = references.play(task, "scripted", jax.random.key(seed))
+    policy: references.Policy = "scripted" if hasattr(task, "scripted") else "random"
+    states, rewards = references.play(task, policy, jax.random.key(seed))
     scenes = [task.scene(state) for state in references.states_of(states)]
     earned = [0.0, *rewards.mean(axis=1).cumsum().tolist()]
     extent = render.extent_of(scenes)
-    captions = [f"{task.name}, scripted   step {t}   return {total:.1f}" for t, total in enumerate(earned)]
+    captions = [f"{task.name}, {policy}   step {t}   return {total:.1f}" for t, total in enumerate(earned)]
     frames = [
         render.render(scene, extent=extent, caption=caption) for scene, caption in zip(scenes, captions, strict=True)
     ]

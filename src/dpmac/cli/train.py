@@ -29,7 +29,8 @@ class Train:
     """Train a team on a task, for every budget and every seed side by side, into a folder that can be resumed."""
 
     task: tyro.conf.Positional[str]
-    """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name."""
+    """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name, or an environment as
+    pettingzoo:package.module."""
     out: Path
     """Folder for the run; it must not hold one yet."""
     method: str = "dpmac"
@@ -46,7 +47,7 @@ class Train:
     steps: int = 1_000_000
     """Environment steps of each run."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
-    """Options of the task, as view_radius=0.5."""
+    """Options of the task, as view_radius=0.5, or of the environment."""
     method_set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
     """Options of the method, as deterministic=true."""
     mechanism: Mechanism = "gaussian"
@@ -205,7 +206,7 @@ def run(argv: Sequence[str]) -> None:
 
     progress.use_cache()
     program = population.create(options.out, config)
-    progress.warn(options.out)
+    progress.warn(options.out, program.task)
     logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     progress.follow(options.out, pieces, quiet=options.quiet or options.json, loggers=logs)

@@ -1,5 +1,6 @@
 """Episodes of a team in a task."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ from jax import Array
 from dpmac.agents.channel import Level, draw_levels
 from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
-from dpmac.tasks import Task
+from dpmac.tasks import Task, each_episode
 
 
 class Trace(NamedTuple):
@@ -39,10 +40,10 @@ def rollout(
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
-    per_episode = 0 if level.amount.ndim == 2 else None
-    return jax.vmap(lambda *given: play(task, team, greedy, *given), in_axes=(per_episode, 0, 0, 0, 0, 0))(
-        level, starts, jax.random.key_data(keys), gumbel, wander, uniform
-    )
+    given = (starts, jax.random.key_data(keys), gumbel, wander, uniform)
+    if level.amount.ndim == 2:
+        return each_episode(task, partial(play, task, team, greedy), level, *given)
+    return each_episode(task, partial(play, task, team, greedy, level), *given)
 
 
 def play(

@@ -130,6 +130,7 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
         if speaks
         else "nothing is sent",
         "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
+        "length": getattr(task, "length", "every episode has the same number of steps and messages"),
         "observers": dict(task.observers),
         "claims": claims,
     }

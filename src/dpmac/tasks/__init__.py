@@ -1,6 +1,19 @@
 """Cooperative tasks as pure functions: `make` builds one by name, `register` adds one from outside."""
 
-from dpmac.tasks.base import REGISTRY, Body, Scene, State, Task, find, make, names, options, register, settings
+from dpmac.tasks.base import (
+    REGISTRY,
+    Body,
+    Scene,
+    State,
+    Task,
+    each_episode,
+    find,
+    make,
+    names,
+    options,
+    register,
+    settings,
+)
 from dpmac.tasks.references import reference_returns
 
 __all__ = [
@@ -9,6 +22,7 @@ __all__ = [
     "Scene",
     "State",
     "Task",
+    "each_episode",
     "find",
     "make",
     "names",

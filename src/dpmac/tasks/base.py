@@ -9,7 +9,7 @@ import importlib
 import math
 import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
@@ -36,6 +36,8 @@ class Scene(NamedTuple):
 
     agents: tuple[Body, ...]
     others: tuple[Body, ...] = ()
+    picture: Any = None
+    """RGB bytes (height, width, 3) that stand for all bodies, from an environment that draws itself."""
 
 
 class Task(Protocol):
@@ -128,7 +130,7 @@ def find(name: str) -> type:
     if isinstance(entry, type):
         return entry
     module, _, attribute = entry.partition(":")
-    allowed = f"allowed are {', '.join(names())}, or your own as package.module:Name"
+    allowed = f"allowed are {', '.join(names())}, or your own as package.module:Name or pettingzoo:package.module"
     require(bool(module and attribute), f"unknown task {name!r}; {allowed}")
     if "" not in sys.path:
         sys.path.append(
@@ -152,14 +154,27 @@ def options(cls: type) -> dict[str, Any]:
 def make(name: str, **values: Any) -> Task:
     """Build a task; option values may be text, as the command line's `--set key=value` gives them.
 
+    `pettingzoo:package.module` is the environment that its `parallel_env` makes (see `dpmac.tasks.hosted`).
+
     >>> make("ccn", view_radius="0.5").observation_size
     14
     """
+    if name.startswith("pettingzoo:"):
+        from dpmac.tasks import hosted
+
+        return hosted.make(name, values)  # type: ignore[return-value]  # it has no script
     cls = find(name)
     kinds = options(cls)
     for option in values:
         require(option in kinds, f"task {name} has no option {option!r}; allowed are {', '.join(kinds)}")
     return cls(**{option: read(f"{name}: {option}", value, kinds[option]) for option, value in values.items()})
+
+
+def each_episode(task: Task, play: Callable[..., Any], *given: Any) -> Any:
+    """What `play` makes of each episode of these arrays (episode, …): all side by side, or as many as a task allows."""
+    if at_once := getattr(task, "at_once", 0):
+        return jax.lax.map(lambda one: play(*one), given, batch_size=at_once)
+    return jax.vmap(play)(*given)
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import require
-from dpmac.tasks.base import State, Task, Telling
+from dpmac.tasks.base import State, Task, Telling, each_episode
 
 Policy = Literal["random", "scripted"]
 
@@ -36,14 +36,18 @@ def returns(task: Task, policy: Policy, key: jax.Array, episodes: int) -> jax.Ar
     def episode(key):
         return jnp.sum(jnp.mean(play(task, policy, key)[1], axis=-1))
 
-    return jax.vmap(episode)(jax.random.split(key, episodes))
+    return each_episode(task, episode, jax.random.split(key, episodes))
 
 
 def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[str, tuple[float, float]]:
-    """Mean and standard error of the return under each reference policy, on the same starts; in `task.reward_unit`."""
+    """Mean and standard error of the return under each reference policy, on the same starts; in `task.reward_unit`.
+
+    An environment from outside has no script, and plays fewer episodes.
+    """
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
-    found = {}
-    for policy in ("random", "scripted"):
+    found, episodes = {}, min(episodes, getattr(task, "reference_episodes", episodes))
+    policies: tuple[Policy, ...] = ("random", "scripted") if hasattr(task, "scripted") else ("random",)
+    for policy in policies:
         sample = np.asarray(returns(task, policy, key, episodes), np.float64)
         found[policy] = (float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(episodes)))
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from dpmac.config import require
 from dpmac.tasks.base import Body, Scene
@@ -46,9 +46,12 @@ def render(
     def place(x: float, y: float) -> np.ndarray:
         return np.array([(x / extent + 1) * wide / 2, (1 - y / extent) * wide / 2])
 
+    if scene.picture is not None:
+        drawn = ImageOps.contain(Image.fromarray(scene.picture), (wide, wide * 7 // 8))  # the caption stands below
+        image.paste(drawn, ((wide - drawn.width) // 2, 0))
     for body in sorted((*scene.others, *scene.agents), key=lambda body: -body.radius):
         _draw_body(canvas, body, place(body.x, body.y), body.radius / extent * wide / 2)
-    if messages is not None:
+    if messages is not None and scene.agents:
         for i, j in np.argwhere(np.asarray(messages) > 0):
             sender, receiver = scene.agents[i], scene.agents[j]
             ends = place(sender.x, sender.y), place(receiver.x, receiver.y)

@@ -1,0 +1,200 @@
+"""Environments from outside as tasks: what they show and earn is what they would have by hand."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import worlds
+from mpe2 import simple_reference_v3
+
+from dpmac import tasks
+from dpmac.config import BadInput
+from dpmac.tasks import environments, hosted
+from dpmac.tasks.environments import grid
+from dpmac.tasks.hosted import Hosted
+
+REFERENCE = "pettingzoo:mpe2.simple_reference_v3"
+PURSUIT = "pettingzoo:pettingzoo.sisl.pursuit_v5"
+SMALL = {"n_pursuers": "2", "n_evaders": "2", "x_size": "8", "y_size": "8", "horizon": "6"}
+
+
+def make(name: str, **options: Any) -> Hosted:
+    task = tasks.make(name, **options)
+    assert isinstance(task, Hosted)
+    return task
+
+
+def played(task, key, actions):
+    """Observations (T + 1, agent, feature) and rewards (T, agent) of a compiled episode."""
+
+    @jax.jit
+    def episode(key, actions):
+        start = task.reset(key)
+
+        def step(state, now):
+            state, rewards = task.step(state, now)
+            return state, (state.observations, rewards)
+
+        state, (seen, rewards) = jax.lax.scan(step, start, actions)
+        return state, jnp.concatenate([start.observations[None], seen]), rewards
+
+    return jax.device_get(episode(key, actions))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (REFERENCE, {"max_cycles": "6"}),
+        (REFERENCE, {"max_cycles": "6", "continuous_actions": "true"}),
+        (PURSUIT, SMALL),
+    ],
+)
+def test_a_compiled_episode_is_that_of_the_environment(name, options):
+    task = make(name, **options)
+    assert task.horizon == 6
+    actions = np.random.default_rng(0).integers(0, task.actions, (6, task.agents))
+    state, seen, rewards = played(task, jax.random.key(0), actions)
+
+    env = environments.build(task.source, dict(task.settings))
+    observations, _ = env.reset(seed=int(state.seed))
+    for t in range(6):
+        for row, agent in enumerate(env.possible_agents):
+            np.testing.assert_array_equal(seen[t, row], np.asarray(observations[agent], np.float32).ravel())
+        observations, earned, *_ = env.step(task.layout.assign(actions[t], env.agents))
+        mean = np.mean(list(earned.values()))
+        np.testing.assert_allclose(rewards[t], [mean] * task.agents, rtol=1e-6)
+    assert not np.array_equal(seen[0], played(task, jax.random.key(1), actions)[1][0])
+
+
+def test_a_state_is_a_value_that_can_be_stepped_from_again():
+    task = make("pettingzoo:worlds:World")
+    start = task.reset(jax.random.key(3))
+    once, _ = task.step(start, jnp.array([1, 2]))
+    further, earned = task.step(once, jnp.array([0, 0]))
+    task.step(further, jnp.array([0, 0]))
+    again, same = task.step(once, jnp.array([0, 0]))
+    np.testing.assert_array_equal(further.observations, again.observations)
+    np.testing.assert_array_equal(earned, same)
+    other, _ = task.step(start, jnp.array([0, 0]))
+    np.testing.assert_array_equal(start.done, np.zeros((5, 2)))
+    assert other.done[0].tolist() == [0, 0]
+    assert once.done[0].tolist() == [1, 2]
+
+
+def test_few_environments_serve_many_episodes(monkeypatch):
+    monkeypatch.setattr(hosted, "MOST_ENVIRONMENTS", 3)
+    task = make("pettingzoo:worlds:World", levels=7)  # a pool of its own
+    keys = jax.random.split(jax.random.key(0), 8)
+    actions = jnp.asarray(np.random.default_rng(0).integers(0, 3, (5, 2)))
+    together = jax.vmap(lambda key: task.reset(key).observations)(keys)
+
+    @jax.jit
+    def all_played(keys):
+        def one(key):
+            return jax.lax.scan(task.step, task.reset(key), actions)[1]
+
+        return jax.vmap(one)(keys)
+
+    crowded = np.asarray(all_played(keys))
+    pool = hosted.pool(task)
+    assert pool.count <= 3
+    for key, seen, rewards in zip(keys, together, crowded, strict=True):
+        _, alone, earned = played(task, key, actions)
+        np.testing.assert_array_equal(alone[0], seen)
+        np.testing.assert_array_equal(earned, rewards)
+
+
+def test_what_ends_early_is_padded_and_who_has_left_sees_nothing():
+    task = make("pettingzoo:worlds:Leaving")
+    _, seen, rewards = played(task, jax.random.key(0), np.zeros((5, 2), int))
+    assert seen.shape == (6, 2, 3)
+    assert seen[:, 0].any(-1).tolist() == [True, True, True, False, False, False]
+    assert seen[:, 1].any(-1).tolist() == [True, True, True, True, False, False]
+    np.testing.assert_allclose(rewards.sum(-1), [2, 2, 1, 0, 0])
+    own = make("pettingzoo:worlds:Leaving", rewards="own")
+    np.testing.assert_allclose(played(own, jax.random.key(0), np.zeros((5, 2), int))[2].sum(0), [2, 3])
+
+
+def test_a_shorter_horizon_cuts_off():
+    task = make("pettingzoo:worlds:World", horizon="3")
+    assert played(task, jax.random.key(0), np.zeros((3, 2), int))[1].shape == (4, 2, 3)
+
+
+def test_uneven_agents_are_padded():
+    task = make("pettingzoo:worlds:Uneven")
+    assert (task.agents, task.actions, task.observation_size) == (2, 4, 6)
+    seen = task.layout.gather(worlds.Uneven().seen())
+    np.testing.assert_allclose(seen, np.stack([np.arange(6) / 6, np.eye(6)[2]]))
+    chosen = [task.layout.assign([action] * 2, ["sender", "hearer"]) for action in range(4)]
+    assert [one["sender"] for one in chosen] == [5, 6, 5, 6]
+    assert [one["hearer"] for one in chosen] == [0, 1, 2, 3]
+    assert task.layout.assign([1, 1], ["hearer"]) == {"hearer": 1}
+
+
+def test_continuous_actions_are_points_of_a_grid():
+    np.testing.assert_allclose(grid(np.zeros(2), np.array([1.0, 2.0]), 2), [[0, 0], [0, 2], [1, 0], [1, 2]])
+    many = grid(-np.ones(6), np.ones(6), 3)  # 729 combinations are too many: one number moves at a time
+    assert len(many) == 1 + 2 * 6
+    assert (np.count_nonzero(many, axis=1) <= 1).all()
+    env = simple_reference_v3.parallel_env(continuous_actions=True)
+    task = make(REFERENCE, continuous_actions=True)
+    assert task.actions == 1 + 2 * 15
+    for action in range(task.actions):
+        for agent, point in task.layout.assign([action] * 2, env.possible_agents).items():
+            assert env.action_space(agent).contains(point)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("pettingzoo:no.such.module", {}, "cannot load parallel_env of 'no.such.module'.*pettingzoo:package.module"),
+        ("pettingzoo:", {}, "cannot load"),
+        ("pettingzoo:worlds:Nothing", {}, "cannot load Nothing"),
+        ("pettingzoo:worlds:np", {}, "cannot be made"),
+        ("pettingzoo:mpe2.simple_reference_v3:env", {}, "not a PettingZoo ParallelEnv"),
+        (REFERENCE, {"speed": "3"}, "cannot be made with speed=3"),
+        ("pettingzoo:worlds:World", {"colour": "red"}, "it takes render_mode"),
+        ("pettingzoo:worlds:World", {"horizon": "0"}, "horizon must be a whole number from 1"),
+        ("pettingzoo:worlds:World", {"horizon": "long"}, "whole number"),
+        ("pettingzoo:worlds:World", {"levels": "1"}, "levels must be a whole number from 2"),
+        ("pettingzoo:worlds:World", {"rewards": "mine"}, "team, own"),
+        ("pettingzoo:worlds:Endless", {}, "give the option horizon=STEPS"),
+        ("pettingzoo:worlds:Masked", {}, "sender observes a Dict space; allowed are Box"),
+        ("pettingzoo:worlds:Many", {}, "sender acts in a MultiDiscrete space; allowed are Discrete"),
+        ("pettingzoo:worlds:Unbounded", {}, "without bounds"),
+        ("pettingzoo:worlds:Crowded", {}, "has 128 actions; allowed are Discrete spaces of at most 127"),
+        ("pettingzoo:worlds:Wide", {}, "makes 141 actions"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_reason(name, options, says):
+    with pytest.raises(BadInput, match=says):
+        make(name, **options)
+
+
+def test_it_says_that_it_is_slow_and_whether_it_repeats():
+    slow, *more = make("pettingzoo:worlds:World").cautions()
+    assert "slower" in slow
+    assert not more
+    slow, forgetful = make("pettingzoo:worlds:Forgetful").cautions()
+    assert "does not repeat" in forgetful
+    assert hosted.repeats(make(PURSUIT, **SMALL))
+
+
+def test_a_picture_is_the_environments_own():
+    task = make("pettingzoo:worlds:World")
+    state = task.reset(jax.random.key(0))
+    for t in range(3):
+        assert task.scene(state).picture[0, 0, 0] == 40 * t
+        state, _ = task.step(state, jnp.array([0, 0]))
+    blind = make("pettingzoo:worlds:Blind")
+    with pytest.raises(BadInput, match="draws no pictures"):
+        blind.scene(blind.reset(jax.random.key(0)))
+
+
+def test_random_play_is_the_only_reference():
+    task = make("pettingzoo:worlds:World")
+    found = tasks.reference_returns(task, jax.random.key(0), 1000)  # type: ignore[arg-type]
+    assert list(found) == ["random"]
+    assert found["random"][0] == pytest.approx(4 / 3, abs=0.5)  # a third of four steps that count

@@ -33,6 +33,11 @@ class Recipe:
 
 RECIPE = Recipe()
 
+OVERHEARD: dict[ScaleName, int] = {"smoke": 400, "quick": 4096, "paper": 16_384}
+"""Episodes that the eavesdropper on each finished team hears."""
+CONFIDENCE = 0.99
+"""Of all verdicts of a frontier together."""
+
 
 class Line(NamedTuple):
     """Runs of one channel at one schedule, over budgets."""

@@ -36,6 +36,10 @@ class Frontier:
     """Only these channels and schedules."""
     set: tuple[str, ...] = ()
     """Options of the task, as key=value."""
+    audit: int = 0
+    """Also audit every private agent of every team with so many transcripts; 10000 come close to ε."""
+    page: Path | None = None
+    """Also put the table and the picture into this page (NAME.md), between its marks for the task."""
     time_limit: float = float("inf")
     """Stop after so many seconds, between two evaluations; the same command goes on from there."""
     export: Path | None = None
@@ -69,6 +73,7 @@ def run(argv: Sequence[str]) -> None:
         options.most_at_once,
         options.compilers,
         lambda: export(options),
+        lambda loaded: frontier.examine(loaded, options.scale, options.audit),
     )
     trained = session.work_through(
         options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json
@@ -76,8 +81,22 @@ def run(argv: Sequence[str]) -> None:
     export(options)
     found = frontier.summary(records.read(options.out), wanted, options.scale)
     store.write_json(options.out / "frontier.json", found)
+    draw(options, found)
     said = {**found, "out": str(options.out), "trained_now": trained, "seconds_now": round(time.monotonic() - begun, 1)}
     emit(said, options.json, lambda: text(said))
+
+
+def draw(options: Frontier, found: dict[str, Any]) -> None:
+    """The pictures beside the data, and the page where asked."""
+    from dpmac.figures import frontier
+
+    frontier.files(found, options.out)
+    if options.page is not None:
+        name = f"frontier-{options.task}.svg"
+        pictures = options.page.parent / "pictures"
+        pictures.mkdir(parents=True, exist_ok=True)
+        (pictures / name).write_bytes((options.out / "frontier.svg").read_bytes())
+        frontier.fill_page(options.page, found, f"pictures/{name}")
 
 
 def export(options: Frontier) -> None:

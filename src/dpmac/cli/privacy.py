@@ -1,4 +1,4 @@
-"""`dpmac privacy calibrate | account | audit | explain`."""
+"""`dpmac privacy calibrate | account | audit | eavesdrop | explain`."""
 
 import dataclasses
 import sys
@@ -19,6 +19,7 @@ COMMANDS = {
     "calibrate": "the noise that meets a budget",
     "account": "what a given noise costs",
     "audit": "a lower bound on epsilon from samples of the shipped channels",
+    "eavesdrop": "how well the secrets of a trained run can be guessed from its messages",
     "explain": "what the paper would claim for a budget, and what is true",
 }
 
@@ -246,6 +247,43 @@ def shipped(release: Release, canary: "Canary", size: int) -> "Sampler":
         return np.asarray(transcripts(keys, canary.second if side else canary.first))
 
     return sample
+
+
+@dataclass(frozen=True)
+class Eavesdrop:
+    """Train an eavesdropper on each sender of a run, which hears all messages of an episode as they leave, and let it
+    guess the sender's secret in other episodes. Secrets are resampled to be all as likely.
+
+    `cap` is what no eavesdropper can exceed at the noise that the run says it has: where one surely does, the verdict
+    is "violated" and the exit code 1. `cap_of_claim` is the same for the claimed ε, as if it were one of the episode.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of a run."""
+    episodes: int = 16_384
+    """Episodes overheard, to learn from and to count."""
+    step: int = 0
+    """Step whose secrets are guessed, for those that change, as positions do; only those of the first have a cap."""
+    confidence: float = 0.99
+    """Of all verdicts together."""
+    seed: int = 0
+    json: bool = False
+    """Print JSON."""
+
+
+def eavesdrop(argv: Sequence[str]) -> None:
+    options = cli.parse(Eavesdrop, argv, "dpmac privacy eavesdrop", "dpmac privacy eavesdrop runs/ccn --json")
+    from dpmac.cli import progress
+    from dpmac.runner import eavesdrop, population
+
+    progress.use_cache()
+    loaded = population.load(options.folder)
+    found = eavesdrop.eavesdrop(loaded, options.episodes, options.step, options.confidence, options.seed)
+    answers = [entry for entries in found for entry in entries]
+    require(bool(answers), "no agent of this run has a secret with two values, or they are too rare; try more episodes")
+    cli.emit(answers, options.json, lambda: "\n\n".join(map(describe, answers)))
+    if any(answer["verdict"] == "violated" for answer in answers):
+        raise SystemExit(1)
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ class Report:
 def run(argv: Sequence[str]) -> None:
     options = parse(Report, argv, "dpmac report", "dpmac report results --out report.html --figures figures")
     require(options.out.suffix == ".html", f"the page is named NAME.html, not {options.out}")
-    from dpmac.figures import catalogue, claims, report
+    from dpmac.figures import catalogue, claims, frontier, report
     from dpmac.results import records, stats, store
 
     results = records.read(options.folder)
     require(bool(results.runs), f"{options.folder} holds no finished runs; make some with dpmac reproduce")
-    report.write(results, options.out)
+    report.write(results, options.out, frontier.read(options.folder))
     if options.figures is not None:
         draw(options.figures, results)
     if options.marl_eval is not None:

@@ -1,9 +1,39 @@
-"""A frontier as a table and as a picture, from frontier.json alone."""
+"""A frontier as a table, as a picture and as a part of a page, from the data of frontier.json alone."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-HEAD = ("channel and schedule", "exact ε", "return, IQM", "95 % interval", "above silence", "limit", "seeds")
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from dpmac import privacy
+from dpmac.config import require
+from dpmac.figures.plots import INK, Panel, box_of, canvas, save, to_svg
+from dpmac.results import store
+
+HEAD = ("channel and schedule", "exact ε", "return, IQM", "95 % interval", "above silence", "limit", "overheard", "cap")
+GAPS = {
+    "right": "symbol right",
+    "right_in_view": "in view",
+    "right_after": "after flips",
+    "return_on": "return",
+    "return_off": "without flips",
+    "limit": "limit",
+    "told": "told all",
+}
+STYLES = {
+    "response-once": ("#2a6fc9", "o", "-"),
+    "response-every": ("#7fb2ea", "s", "--"),
+    "code-once": ("#3d9a50", "D", "-"),
+    "gaussian-once": ("#e0932f", "^", "-"),
+    "gaussian-every": ("#c4472f", "v", "--"),
+}
+"""Colour, marker and dash of each line; those from elsewhere are grey."""
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
 
 
 def number(value: Any, form: str = ".2f") -> str:
@@ -15,13 +45,13 @@ def interval(low: Any, high: Any, form: str = ".2f") -> str:
     return f"[{number(low, form)}, {number(high, form)}]"
 
 
-def cells(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The rows of the table as text."""
-    return [cells_of(row) for row in found["rows"]]
+def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The frontier's rows as text, in the order of `HEAD`."""
+    return [row_of(row) for row in found["rows"]]
 
 
-def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
-    gain = row["above_silence"]
+def row_of(row: dict[str, Any]) -> tuple[str, ...]:
+    gain, heard = row["above_silence"], row["eavesdropper"]
     return (
         row["label"],
         number(row["exact_epsilon"], ".4g"),
@@ -29,25 +59,197 @@ def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
         interval(row["return_low"], row["return_high"]),
         "-" if gain is None else f"{number(gain['value'], '+.2f')} {interval(gain['low'], gain['high'], '+.2f')}",
         number(row["limit"]),
-        str(len(row["returns"])),
+        number(heard and heard["accuracy"], ".3f"),
+        number(heard and heard["cap"], ".3f") + (" VIOLATED" if heard and heard["verdict"] == "violated" else ""),
     )
 
 
-def table(found: dict[str, Any]) -> str:
-    """The rows in aligned columns."""
-    grid: Sequence[tuple[str, ...]] = [HEAD, *cells(found)]
+def gap_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Where lines of symbols lose what their channel could carry, as text, in the order of `GAPS`."""
+    rows = []
+    for row in (row for row in found["rows"] if row["gap"]):
+        told = found["limit"][-1]["return_mean"] if found["limit"] else None
+        numbers = row["gap"] | {"limit": row["limit"], "told": told}
+        shares = [number(numbers.get(name), ".3f" if name.startswith("right") else ".2f") for name in GAPS]
+        rows.append((row["label"], number(row["exact_epsilon"], ".4g"), *shares))
+    return rows
+
+
+def aligned(grid: Sequence[Sequence[str]]) -> str:
+    """Rows in columns, the first to the left."""
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in grid
-    ]
+    lines = []
+    for row in grid:
+        first, *rest = zip(row, widths, strict=True)
+        lines.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]))
+    return "\n".join(lines)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Everything for people."""
+    lines = [aligned([HEAD, *rows_of(found)])]
+    if lost := gap_rows(found):
+        lines += ["", aligned([("channel and schedule", "exact ε", *GAPS.values()), *lost])]
     return "\n".join([*lines, "", f"return: {found['reward_unit']}"])
 
 
-def markdown(found: dict[str, Any]) -> str:
-    """The same as a table of a page."""
-    rows = [HEAD, tuple("---" if k == 0 else "---:" for k in range(len(HEAD))), *cells(found)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    grid = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in grid)
+
+
+# The picture ----------------------------------------------------------------------------------------------------------
+
+
+def finite(found: dict[str, Any], line: str) -> list[dict[str, Any]]:
+    """The rows of a line at finite budgets, by ε."""
+    rows = [row for row in found["rows"] if row["line"] == line and 0 < float(row["exact_epsilon"]) < np.inf]
+    return sorted(rows, key=lambda row: float(row["exact_epsilon"]))
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """Lines that have finite budgets, in their order."""
+    return [line for line in dict.fromkeys(row["line"] for row in found["rows"]) if finite(found, line)]
+
+
+def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: bool = True) -> None:
+    """A horizontal line with its name at the left end."""
+    axes.axhline(value, color=INK, linewidth=0.8, linestyle=dash, alpha=0.65)
+    at, side = ((3, 2), "bottom") if above else ((3, -2), "top")
+    axes.annotate(text, (0, value), at, ("axes fraction", "data"), "offset points", va=side, fontsize=7)
+
+
+def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return against exact ε with intervals, between what silence, free messages and reference policies earn."""
+    drawn, lines = [], lines_of(found)
+    for place, line in enumerate(lines):
+        rows, (colour, marker, dash) = finite(found, line), STYLES.get(line, ("#888888", "o", ":"))
+        aside = 1.025 ** (place - (len(lines) - 1) / 2)  # intervals at the same ε side by side
+        x = aside * np.array([float(row["exact_epsilon"]) for row in rows])
+        y, low, high = (np.array([row[f"return_{name}"] for row in rows]) for name in ("iqm", "low", "high"))
+        axes.errorbar(x, y, [y - low, high - y], color=colour, linewidth=1.2, linestyle=dash, elinewidth=1, capsize=2)
+        axes.plot(x, y, marker, color=colour, markersize=4.5, label=rows[0]["label"])
+        numbers = {"x": x, "y": y, "low": low, "high": high}
+        rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in numbers.items()}
+        drawn.append({"label": rows[0]["label"], "colour": colour, **rounded})
+    if limit := found["limit"]:
+        x, y = ([point[name] for point in limit] for name in ("epsilon", "return_mean"))
+        axes.plot(x, y, color=INK, linewidth=1.3, alpha=0.85, label="limit: told once, nothing lost")
+    for row in found["rows"]:
+        if row["exact_epsilon"] in (0.0, "inf"):
+            name = "silence" if row["exact_epsilon"] == 0.0 else "free messages"
+            level(axes, row["return_iqm"], name, above=name != "silence")
+            axes.axhspan(row["return_low"], row["return_high"], color=INK, alpha=0.08, linewidth=0)
+    references = found["references"]
+    if "scripted" in references:
+        level(axes, references["scripted"], "scripted", dash=":")
+    shown = [row[f"return_{name}"] for row in found["rows"] for name in ("low", "high")]
+    shown += [point["return_mean"] for point in limit] + [references[k] for k in ("scripted",) if k in references]
+    low, high = min(shown, default=-1.0), max(shown, default=0.0)
+    axes.set_ylim(low - 0.15 * (high - low), high + 0.12 * (high - low))
+    if "random" in references:
+        if references["random"] < axes.get_ylim()[0]:
+            text = f"random {references['random']:.1f}, below"
+            axes.annotate(text, (0, 0), (3, 3), "axes fraction", "offset points", fontsize=7)
+        else:
+            level(axes, references["random"], "random", dash=":")
+    scale_of_epsilon(axes, found)
+    axes.set_ylabel("team return")
+    axes.set_title(f"{found['task']}: return against exact ε of an episode", fontsize=9)
+    return drawn
+
+
+def draw_overheard(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """How often eavesdroppers are right, beside what no eavesdropper on an (ε, δ) transcript exceeds."""
+    drawn, chance = [], None
+    for line in lines_of(found):
+        rows = [row for row in finite(found, line) if row["eavesdropper"]]
+        if not rows:
+            continue
+        colour, marker, dash = STYLES.get(line, ("#888888", "o", ":"))
+        chance = rows[0]["eavesdropper"]["chance"]
+        x = np.array([float(row["exact_epsilon"]) for row in rows])
+        y, high, cap = (np.array([row["eavesdropper"][k] for row in rows]) for k in ("accuracy", "highest", "cap"))
+        axes.plot(x, y, marker=marker, linestyle=dash, color=colour, markersize=4.5, linewidth=1.2)
+        axes.plot(x, cap, "_", color=colour, markersize=11)
+        numbers = {"x": x, "y": y, "high": high, "low": y}
+        rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in numbers.items()}
+        drawn.append({"label": rows[0]["label"], "colour": colour, **rounded})
+    if chance is not None:
+        epsilons = np.geomspace(0.1, 30, 60)
+        cap = [privacy.private_accuracy(epsilon, found["delta"], round(1 / chance)) for epsilon in epsilons]
+        axes.plot(epsilons, cap, color=INK, linewidth=1.3, alpha=0.85)
+        level(axes, chance, "guessing", dash=":")
+        axes.set_ylim(bottom=chance - 0.06)
+    scale_of_epsilon(axes, found)
+    axes.set_ylim(top=1.03)
+    axes.set_ylabel("secrets guessed right")
+    axes.set_title("eavesdropper; dashes: cap of the channel, curve: of any (ε, δ)", fontsize=9)
+    return drawn
+
+
+def scale_of_epsilon(axes: Axes, found: dict[str, Any]) -> None:
+    """A log axis around the budgets."""
+    epsilons = sorted({float(row["epsilon"]) for row in found["rows"] if 0 < float(row["epsilon"]) < np.inf}) or [1.0]
+    axes.set_xscale("log")
+    axes.set_xlim(epsilons[0] / 2, epsilons[-1] * 2)
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.set_xlabel("exact ε of a whole episode")
+
+
+def draw(picture: Canvas, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The whole picture; what hovering needs."""
+    overheard = any(row["eavesdropper"] for row in found["rows"])
+    panels = picture.subplots(1, 2 if overheard else 1, squeeze=False)[0]
+    series = [draw_returns(panels[0], found)]
+    if overheard:
+        series.append(draw_overheard(panels[1], found))
+    handles, labels = panels[0].get_legend_handles_labels()
+    if handles:
+        picture.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=7.5)
+    picture.draw_without_rendering()
+    return [box_of(picture, axes, "curve", part) for axes, part in zip(panels, series, strict=True)]
+
+
+def files(found: dict[str, Any], folder: Path) -> None:
+    """frontier.svg and frontier.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("svg", "png"):
+        with canvas(9.6, 4.2) as picture:
+            draw(picture, found)
+            save(picture, folder / f"frontier.{kind}")
+
+
+def panel(found: dict[str, Any]) -> Panel:
+    """The picture for the report."""
+    with canvas(9.6, 4.2) as picture:
+        hover = draw(picture, found)
+        return Panel(to_svg(picture, f"frontier of {found['task']}"), hover)
+
+
+# Pages ----------------------------------------------------------------------------------------------------------------
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Frontiers that a folder of results holds: its own frontier*.json, and those of folders in it."""
+    return [store.read_json(path) for path in sorted([*folder.glob("frontier*.json"), *folder.glob("*/frontier.json")])]
+
+
+def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
+    """Put the tables and a link to the picture between the marks that a page has for the task."""
+    begin, end = (f"<!-- frontier {found['task']}: {what} -->" for what in ("begin", "end"))
+    text = page.read_text() if page.exists() else ""
+    marks = begin in text and end in text
+    require(marks, f"{page} has no lines {begin} and {end}, between which the frontier of {found['task']} could stand")
+    before, after = text[: text.index(begin)], text[text.index(end) :]
+    body = [
+        f"![Return against exact ε on {found['task']}]({picture})",
+        f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, scored on "
+        f"{found['final_episodes']:,} common starts; scale `{found['scale']}`. {found['reward_unit'].capitalize()}.",
+        marked(HEAD, rows_of(found)),
+    ]
+    if lost := gap_rows(found):
+        body.append(marked(("channel and schedule", "exact ε", *GAPS.values()), lost))
+    page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmac.config import dumps
 from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, Cell
-from dpmac.figures import catalogue, claims, extras, plots
+from dpmac.figures import catalogue, claims, extras, frontier, plots
 from dpmac.figures.claims import Finding, Judgement
 from dpmac.figures.page import CSS, JS
 from dpmac.figures.plots import Panel
@@ -23,6 +23,7 @@ SECTIONS = {
     "sender": "What senders learn",
     "noise": "What messages are worth",
     "ablations": "What the paper did not ask",
+    "frontier": "Beyond the paper",
     "privacy": "What ε is true",
     "films": "Films",
     "runs": "How this was made",
@@ -239,6 +240,28 @@ def ablation_section(results: Results) -> str:
     return f"<div class=panels>{''.join(parts)}</div>" if found else ""
 
 
+def frontier_section(frontiers: Sequence[dict[str, Any]]) -> str:
+    """Return against exact ε for every channel and schedule, task by task."""
+    parts = []
+    for found in frontiers:
+        rows, lost = (
+            [[text(cell) for cell in row] for row in part]
+            for part in (frontier.rows_of(found), frontier.gap_rows(found))
+        )
+        parts.append(f"<h3>{text(found['task'])}</h3>{show(frontier.panel(found))}")
+        parts.append(table(frontier.HEAD, rows, range(1, len(frontier.HEAD))))
+        if lost:
+            head = ("channel and schedule", "exact ε", *frontier.GAPS.values())
+            parts.append("<p>Where symbols lose what their channel could carry:</p>")
+            parts.append(table(head, lost, range(1, len(head))))
+    words = (
+        "<p>Channels and schedules at the same exact budget of a whole episode, trained by one recipe; what free "
+        "messages and silence earn; and what agents earn who are told each other’s secrets once through randomised "
+        "response and lose nothing of it.</p>"
+    )
+    return words + "".join(parts) if parts else ""
+
+
 def privacy_section(results: Results) -> str:
     """Each σ's claimed ε beside the exact one."""
     rows = [
@@ -339,7 +362,7 @@ def headline(results: Results) -> str:
     return "; ".join(parts)
 
 
-def page(results: Results) -> str:
+def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
     """The whole page."""
     sections = {
         "verdicts": verdict_section(claims.judge(results)),
@@ -348,6 +371,7 @@ def page(results: Results) -> str:
         "sender": sender_section(results),
         "noise": noise_section(results),
         "ablations": ablation_section(results),
+        "frontier": frontier_section(frontiers),
         "privacy": privacy_section(results),
         "films": film_section(results),
         "runs": run_section(results),
@@ -364,7 +388,7 @@ def page(results: Results) -> str:
     )
 
 
-def write(results: Results, path: Path) -> None:
+def write(results: Results, path: Path, frontiers: Sequence[dict[str, Any]] = ()) -> None:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(results), encoding="utf-8")
+    path.write_text(page(results, frontiers), encoding="utf-8")

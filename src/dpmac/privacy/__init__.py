@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from dpmac.privacy.audit import Bound, Canary, audit_channel, audit_gaussian, canary, family_confidence, verdict
     from dpmac.privacy.checks import Check, check_charges, check_claim, check_gaussian, check_response, failures
     from dpmac.privacy.ledger import BudgetSpent, Ledger
-    from dpmac.privacy.limits import bits_per_episode, eavesdropper_accuracy, private_accuracy, signal_to_noise
+    from dpmac.privacy.limits import (
+        bits_per_episode,
+        eavesdropper_accuracy,
+        private_accuracy,
+        signal_to_noise,
+        transcript_accuracy,
+    )
     from dpmac.privacy.report import explain
     from dpmac.privacy.statement import claim, noise_levels
 
@@ -31,7 +37,13 @@ _HOME = {
     "audit": ("Bound", "Canary", "audit_channel", "audit_gaussian", "canary", "family_confidence", "verdict"),
     "checks": ("Check", "check_charges", "check_claim", "check_gaussian", "check_response", "failures"),
     "ledger": ("BudgetSpent", "Ledger"),
-    "limits": ("bits_per_episode", "eavesdropper_accuracy", "private_accuracy", "signal_to_noise"),
+    "limits": (
+        "bits_per_episode",
+        "eavesdropper_accuracy",
+        "private_accuracy",
+        "signal_to_noise",
+        "transcript_accuracy",
+    ),
     "report": ("explain",),
     "statement": ("claim", "noise_levels"),
 }
@@ -78,6 +90,7 @@ __all__ = [
     "signal_to_noise",
     "statement",
     "theorem",
+    "transcript_accuracy",
     "verdict",
 ]
 

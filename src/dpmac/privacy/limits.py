@@ -8,7 +8,8 @@ import math
 import numpy as np
 from scipy.special import gammaln, log_ndtr, xlogy
 
-from dpmac.config import Channel
+from dpmac.config import Channel, Release
+from dpmac.privacy import accounting
 
 
 def signal_to_noise(channel: Channel, noise: float, size: int) -> float:
@@ -97,3 +98,24 @@ def private_accuracy(epsilon: float, delta: float, secrets: int) -> float:
     """
     rest = (secrets - 1) * math.exp(-epsilon)
     return (1 + rest * delta) / (1 + rest)
+
+
+def transcript_accuracy(release: Release, secrets: int) -> float:
+    """The best guess of one of k secrets, all as likely, that everything a release lets out can allow.
+
+    The least of `private_accuracy` over all (ε, δ) that are true of it, which is exact for two secrets, and for three
+    or more the guess of no eavesdropper exceeds it. The secret may change all of the one sender's inputs.
+
+    >>> round(transcript_accuracy(Release(Channel(clip_norm=0.5), noise=15.93, horizon=25), 3), 3)
+    0.411
+    >>> round(transcript_accuracy(Release(Channel("response", period=0), noise=2 / (math.e + 2)), 3), 3)
+    0.576
+    """
+    if accounting.unprotected(release):
+        return 1.0
+    tried = np.linspace(0.0, accounting.epsilon(release, 1e-9), 400)
+    pure = accounting.pure_epsilon(release)
+    if math.isfinite(pure):  # δ(ε) of symbols has corners at multiples of what one of them costs
+        each = pure / accounting.count(release)
+        tried = each * np.arange(math.ceil(tried[-1] / each) + 1)
+    return min(private_accuracy(epsilon, accounting.delta(release, epsilon), secrets) for epsilon in map(float, tried))

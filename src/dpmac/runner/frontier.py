@@ -1,23 +1,63 @@
 """A task's frontier from its finished runs: return against exact ε for every line, between silence and the limit."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from dpmac import experiments, tasks
-from dpmac.config import RunConfig, to_json
+from dpmac import experiments, privacy, tasks
+from dpmac.agents import protocol
+from dpmac.config import BadInput, RunConfig, to_json
 from dpmac.experiments import DELTA, ScaleName
-from dpmac.frontiers import LINES, population_name
+from dpmac.frontiers import CONFIDENCE, LINES, OVERHEARD, population_name
 from dpmac.privacy.loss import response_flip
 from dpmac.results import stats
 from dpmac.results.records import Record, Results
-from dpmac.runner import train
+from dpmac.runner import audit, eavesdrop, gap, train
+from dpmac.runner.population import Loaded
 from dpmac.tasks import Task, references
 
-CURVE = np.geomspace(0.1, 30, 25)
+CURVE = np.geomspace(0.1, 30, 41)
 """Where the limit is drawn, in ε."""
+
+
+def examine(loaded: Loaded, scale: ScaleName, audited: int = 0) -> list[dict[str, Any]]:
+    """What is found out about each finished team besides its return: what an eavesdropper tells of its secrets, where
+    its symbols lose, and if asked for a lower bound on its ε from so many transcripts."""
+    if not protocol.find(loaded.config.method).speaks:
+        return [{}] * len(loaded.runs)
+    confidence = privacy.family_confidence(len(LINES), CONFIDENCE)
+    episodes = OVERHEARD[scale]
+    found = [
+        {"eavesdropper": heard, "gap": lost}
+        for heard, lost in zip(
+            eavesdrop.eavesdrop(loaded, episodes, confidence=confidence),
+            gap.gaps(loaded, min(episodes, gap.EPISODES)),
+            strict=True,
+        )
+    ]
+    if audited:
+        each = privacy.family_confidence(len(loaded.runs), confidence)
+        found = [entry | {"audit": audit_of(alone(loaded, index), audited, each)} for index, entry in enumerate(found)]
+    return found
+
+
+def alone(loaded: Loaded, index: int) -> Loaded:
+    """One run of a population as a population of its own."""
+    run = loaded.runs[index]
+    networks, level = jax.tree.map(lambda leaf: leaf[index : index + 1], (loaded.networks, loaded.level))
+    config = dataclasses.replace(loaded.config, budgets=(run.budget,), seeds=(run.seed,))
+    return loaded._replace(config=config, runs=[run], networks=networks, level=level)
+
+
+def audit_of(loaded: Loaded, episodes: int, confidence: float) -> list[dict[str, Any]]:
+    """An audit of one run; nothing where nothing is claimed, or nothing is said that depends on what is seen."""
+    try:
+        return audit.audit(loaded, episodes, confidence, seed=0)
+    except BadInput:
+        return []
 
 
 def summary(
@@ -93,6 +133,48 @@ def row_of(line: str, epsilon: float, found: Sequence[Record]) -> dict[str, Any]
         "return_low": estimate.low,
         "return_high": estimate.high,
         "return_mean": float(np.mean(returns)),
+        "eavesdropper": heard_in(found),
+        "gap": lost_in(found),
+        "audit": audited_in(found),
+    }
+
+
+def heard_in(found: Sequence[Record]) -> dict[str, Any] | None:
+    """What eavesdroppers found over seeds, agents and secrets."""
+    entries = [entry for record in found for entry in record.final.get("eavesdropper", [])]
+    if not entries:
+        return None
+    verdicts = [entry["verdict"] for entry in entries]
+    return {
+        "accuracy": float(np.mean([entry["accuracy"] for entry in entries])),
+        "highest": max(entry["accuracy"] for entry in entries),
+        "low": float(np.mean([entry["low"] for entry in entries])),
+        "high": float(np.mean([entry["high"] for entry in entries])),
+        "chance": entries[0]["chance"],
+        "cap": max(entry["cap"] for entry in entries),
+        "violations": verdicts.count("violated"),
+        "verdict": "violated" if "violated" in verdicts else "within",
+    }
+
+
+def lost_in(found: Sequence[Record]) -> dict[str, float] | None:
+    """Where symbols lose, means over seeds; nothing for channels without symbols."""
+    entries = [entry for record in found if (entry := record.final.get("gap"))]
+    names = [name for name in entries[0] if all(entry[name] is not None for entry in entries)] if entries else []
+    return {name: float(np.mean([entry[name] for entry in entries])) for name in names} or None
+
+
+def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
+    """The highest lower bound on ε of any seed and agent, and whether a claim is refuted."""
+    entries = [entry for record in found for entry in record.final.get("audit", [])]
+    if not entries:
+        return None
+    refuted = sum(entry["verdict"] == "refuted" for entry in entries)
+    return {
+        "lower_bound": max(float(entry["lower_bound"]) for entry in entries),
+        "agents": len(entries),
+        "refuted": refuted,
+        "failed_checks": sum(bool(entry["failed_checks"]) for entry in entries),
     }
 
 

@@ -69,9 +69,9 @@ def told_returns(task: Telling, flip: jax.Array | float, key: jax.Array, episode
     k = task.symbols
     uniform = jnp.full((task.agents, k), 1 / k)
 
-    def episode(key: jax.Array) -> jax.Array:
-        reset_key, flip_key, other_key = jax.random.split(key, 3)
-        start = task.reset(reset_key)
+    def episode(start_key: jax.Array, chance_key: jax.Array) -> jax.Array:
+        flip_key, other_key = jax.random.split(chance_key)
+        start = task.reset(start_key)
         (secret,) = task.secrets(start).values()
         flipped = jax.random.uniform(flip_key, (task.agents,)) < flip
         heard = (secret + flipped * jax.random.randint(other_key, (task.agents,), 1, k)) % k
@@ -83,7 +83,8 @@ def told_returns(task: Telling, flip: jax.Array | float, key: jax.Array, episode
 
         return jnp.sum(jax.lax.scan(step, start, jnp.arange(task.horizon))[1])
 
-    return jax.vmap(episode)(jax.random.split(key, episodes))
+    start_key, chance_key, *_ = jax.random.split(key, 4)  # a team's episodes of this key begin at the same starts
+    return jax.vmap(episode)(jax.random.split(start_key, episodes), jax.random.split(chance_key, episodes))
 
 
 def states_of(states: State) -> list[State]:

@@ -1,0 +1,227 @@
+"""An eavesdropper on a trained sender: how well can its secret be guessed from what it said, beside what is possible?
+
+It hears every message of one sender over many whole episodes, as they left, and is told the secret of some of them to
+learn from. On episodes that it has not seen it then guesses. Classes are balanced by resampling, so that guessing
+without hearing is right once in k times, and no eavesdropper at all is right more often than `privacy.limits` allows.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from scipy.special import betaincinv
+
+from dpmac import privacy
+from dpmac.agents import protocol
+from dpmac.agents.channel import Level
+from dpmac.agents.layers import Linear, fill
+from dpmac.agents.team import Team
+from dpmac.config import Release, require
+from dpmac.learner.rollout import rollout
+from dpmac.runner import population
+from dpmac.runner.population import Loaded
+from dpmac.runner.train import Program
+
+EPISODES = 16_384
+HIDDEN = 64
+STEPS, BATCH, RATE, DECAY = 600, 256, 3e-3, 1e-3
+"""Of the network that learns to guess."""
+RIDGE = 1e-2
+FEWEST = 20
+"""Episodes of the rarest secret without which there is no answer."""
+
+
+class Overheard(NamedTuple):
+    """What was said, and what was secret."""
+
+    messages: Array
+    """(episode, use, agent, number) as they left; copies for several recipients side by side."""
+    secrets: dict[str, Array]
+    """(episode, agent) classes."""
+
+
+@partial(jax.jit, static_argnums=(0, 4, 5))
+def overhear(program: Program, team: Team, level: Level, key: Array, episodes: int, step: int) -> Overheard:
+    """Whole greedy episodes, with the secrets of one step."""
+    trace = rollout(program.task, team, level, key, episodes, greedy=True)
+    states = jax.tree.map(lambda leaf: leaf[:, step], trace.states)
+    said = trace.released[:, np.flatnonzero(team.sends)]
+    facts = jax.vmap(program.task.secrets)(states)
+    return Overheard(said.reshape(*said.shape[:3], -1), {name: classes_of(fact) for name, fact in facts.items()})
+
+
+def classes_of(facts: Array) -> Array:
+    """Facts (episode, agent, …) as classes (episode, agent): whole numbers as they are, places by their quadrant."""
+    if facts.ndim == 2 and jnp.issubdtype(facts.dtype, jnp.integer):
+        return facts
+    signs = (facts.reshape(*facts.shape[:2], -1) > 0).astype(int)
+    return signs @ (2 ** jnp.arange(signs.shape[-1]))
+
+
+# Guessing -------------------------------------------------------------------------------------------------------------
+
+
+class Split(NamedTuple):
+    """Places of episodes (class, episode), as many of each class: to learn from, to choose a guesser by, to count."""
+
+    learn: np.ndarray
+    choose: np.ndarray
+    count: np.ndarray
+
+
+class Guess(NamedTuple):
+    """How often a guesser is right on balanced episodes that it has not seen."""
+
+    right: int
+    episodes: int
+    classes: int
+    guesser: str
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.episodes
+
+    def at_least(self, confidence: float) -> float:
+        """Clopper and Pearson's lower bound; that classes are as many each only makes it safer."""
+        return float(betaincinv(self.right, self.episodes - self.right + 1, 1 - confidence)) if self.right else 0.0
+
+    def at_most(self, confidence: float) -> float:
+        wrong = self.episodes - self.right
+        return float(betaincinv(self.right + 1, wrong, confidence)) if wrong else 1.0
+
+
+def split(labels: np.ndarray, classes: int) -> Split | None:
+    """Balanced shares of a half, a quarter and a quarter; nothing where a class is too rare."""
+    places = [np.flatnonzero(labels == index) for index in range(classes)]
+    each = min(map(len, places)) // 4
+    if 4 * each < FEWEST:
+        return None
+    table = np.stack([place[: 4 * each] for place in places])
+    return Split(table[:, : 2 * each], table[:, 2 * each : 3 * each], table[:, 3 * each :])
+
+
+def guess(messages: np.ndarray, secrets: np.ndarray, seed: int = 0) -> Guess | None:
+    """Learn to tell secrets (episode,) from messages (episode, use, number), and count on episodes held out.
+
+    Two guessers learn: a linear one from the mean over the episode, in which noise averages out, and a network from
+    all messages. The better one on episodes of its own is counted. Nothing where there is only one secret, or too few
+    episodes of one.
+    """
+    values, labels = np.unique(secrets, return_inverse=True)
+    parts = split(labels, len(values)) if len(values) > 1 else None
+    if parts is None or messages.size == 0:
+        return None
+    inputs = np.concatenate([messages.reshape(len(messages), -1), messages.mean(1)], axis=1).astype(np.float32)
+    inputs = (inputs - inputs.mean(0)) / (inputs.std(0) + 1e-6)
+    drawn = np.random.default_rng(seed).integers(0, parts.learn.shape[1], (STEPS, len(values), BATCH // len(values)))
+    batches = np.take_along_axis(parts.learn[None], drawn, axis=2).reshape(STEPS, -1)
+    guesses = {
+        "linear": linear(inputs[:, -messages.shape[2] :], parts.learn),
+        "network": np.asarray(learned(jax.random.key(seed), inputs, labels, batches, len(values))),
+    }
+
+    def right(name: str, places: np.ndarray) -> int:
+        return int(np.sum(guesses[name][places] == np.arange(len(values))[:, None]))
+
+    best = max(guesses, key=lambda name: right(name, parts.choose))
+    return Guess(right(best, parts.count), parts.count.size, len(values), best)
+
+
+def linear(inputs: np.ndarray, learn: np.ndarray) -> np.ndarray:
+    """Guesses (episode,) by the nearest mean of a class, in units of the spread within classes."""
+    known = inputs[learn]
+    means = known.mean(1)
+    within = (known - means[:, None]).reshape(-1, inputs.shape[1])
+    spread = within.T @ within / len(within) + RIDGE * np.eye(inputs.shape[1])
+    weights = np.linalg.solve(spread, means.T)
+    return np.argmax(inputs @ weights - np.sum(means * weights.T, axis=1) / 2, axis=1)
+
+
+class Listener(eqx.Module):
+    """A network with one hidden layer."""
+
+    hidden: Linear
+    scores: Linear
+
+    def __call__(self, inputs: Array) -> Array:
+        return self.scores(jax.nn.relu(self.hidden(inputs)))
+
+
+@partial(jax.jit, static_argnums=4)
+def learned(key: Array, inputs: Array, labels: Array, batches: Array, classes: int) -> Array:
+    """Guesses (episode,) of a small network that has learned from batches (step, place) of episodes."""
+    network: Any = fill(key, Listener(Linear(inputs.shape[1], HIDDEN), Linear(HIDDEN, classes)))
+    rule = optax.adamw(optax.cosine_decay_schedule(RATE, STEPS), weight_decay=DECAY)
+
+    def loss(network: Any, batch: Array) -> Array:
+        scores = jax.vmap(network)(inputs[batch])
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores, labels[batch]))
+
+    def step(carry: tuple[Any, Any], batch: Array) -> tuple[tuple[Any, Any], None]:
+        network, memory = carry
+        change, memory = rule.update(jax.grad(loss)(network, batch), memory, network)
+        return (optax.apply_updates(network, change), memory), None
+
+    (network, _), _ = jax.lax.scan(step, (network, rule.init(network)), batches)
+    return jnp.argmax(jax.vmap(network)(inputs), axis=1)
+
+
+# Trained teams --------------------------------------------------------------------------------------------------------
+
+
+def eavesdrop(
+    loaded: Loaded, episodes: int = EPISODES, step: int = 0, confidence: float = 0.99, seed: int = 0
+) -> list[list[dict[str, Any]]]:
+    """For each run its entries, one for every agent and secret; all verdicts hold together with this confidence.
+
+    Secrets are those of a step; only those of the first can be no consequence of what was said, so that others have no
+    cap.
+    """
+    require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
+    task, config = loaded.program.task, loaded.config
+    require(protocol.find(config.method).speaks, f"method {config.method} sends nothing to overhear")
+    require(0 <= step < task.horizon, f"step must lie in [0, {task.horizon}), not {step}")
+    require(episodes >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {episodes}")
+    each = privacy.family_confidence(len(loaded.runs) * task.agents, confidence)
+    found = []
+    for index, run in enumerate(loaded.runs):
+        team, level = jax.tree.map(lambda leaf, i=index: leaf[i], (loaded.networks.team, loaded.level))
+        heard = jax.device_get(overhear(loaded.program, team, level, jax.random.key(seed), episodes, step))
+        noise = population.noise_levels(run.budget, config.channel, task.agents, task.horizon)
+        entries = [
+            {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step}
+            | judged(answer, Release(config.channel, noise[agent], task.horizon), run.budget, agent, step, each)
+            for name, secrets in heard.secrets.items()
+            for agent in range(task.agents)
+            if (answer := guess(heard.messages[:, :, agent], secrets[:, agent], seed))
+        ]
+        found.append(entries)
+    return found
+
+
+def judged(answer: Guess, release: Release, budget: Any, agent: int, step: int, confidence: float) -> dict[str, Any]:
+    """An answer beside what is possible at the noise of the release, and what the budget claims."""
+    claimed = budget.epsilon[agent if len(budget.epsilon) > 1 else 0]
+    cap = privacy.transcript_accuracy(release, answer.classes) if step == 0 else None
+    surely = answer.at_least(confidence)
+    return {
+        "accuracy": answer.accuracy,
+        "low": answer.at_least(0.975),
+        "high": answer.at_most(0.975),
+        "chance": 1 / answer.classes,
+        "cap": cap,
+        "claimed_epsilon": claimed,
+        "cap_of_claim": privacy.private_accuracy(claimed, budget.delta, answer.classes),
+        "unit": budget.unit,
+        "exact_epsilon": privacy.epsilon(release, budget.delta),
+        "surely": surely,
+        "confidence": confidence,
+        "episodes": answer.episodes,
+        "guesser": answer.guesser,
+        "verdict": "no cap" if cap is None else "violated" if surely > cap else "within",
+    }

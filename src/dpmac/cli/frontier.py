@@ -75,15 +75,22 @@ def run(argv: Sequence[str]) -> None:
         lambda: export(options),
         lambda loaded: frontier.examine(loaded, options.scale, options.audit),
     )
-    trained = session.work_through(
+    worked = session.work_through(
         options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json
     )
     export(options)
     found = frontier.summary(records.read(options.out), wanted, options.scale)
     store.write_json(options.out / "frontier.json", found)
     draw(options, found)
-    said = {**found, "out": str(options.out), "trained_now": trained, "seconds_now": round(time.monotonic() - begun, 1)}
+    said = {
+        **found,
+        "out": str(options.out),
+        "trained_now": worked.runs,
+        "seconds_now": round(time.monotonic() - begun, 1),
+    }
     emit(said, options.json, lambda: text(said))
+    if worked.interrupted:
+        raise KeyboardInterrupt
 
 
 def draw(options: Frontier, found: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """`dpmac reproduce`: train every run behind the paper's figures, in slices if asked, and draw them."""
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,38 +60,22 @@ class Reproduce:
 def run(argv: Sequence[str]) -> None:
     options = parse(Reproduce, argv, "dpmac reproduce", EXAMPLE)
     wanted = wanted_of(options)
-    from dpmac.cli import progress
+    from dpmac.cli import progress, session
     from dpmac.runner import schedule
 
     progress.use_cache()
     begun = time.monotonic()
-    session = schedule.Slice(options.out, "dpmac reproduce " + " ".join(argv))
     jobs = schedule.plan(options.out, wanted)
-    trained, show = 0, reporter(options)
-    statuses = schedule.work(
-        options.out,
-        jobs,
-        schedule.Options(
-            SCALES[options.scale].final_episodes,
-            options.time_limit,
-            options.checkpoint_seconds,
-            options.most_at_once,
-            options.compilers,
-            lambda: export(options),
-        ),
+    how = schedule.Options(
+        SCALES[options.scale].final_episodes,
+        options.time_limit,
+        options.checkpoint_seconds,
+        options.most_at_once,
+        options.compilers,
+        lambda: export(options),
     )
-    with progress.Interrupt() as interrupt:
-        try:
-            for status in statuses:
-                trained += len(status.job.names) if last(status.piece) else 0
-                session.write(trained, every=5.0)
-                show(status)
-                if interrupt.asked:
-                    break
-        finally:
-            statuses.close()  # type: ignore[attr-defined]
-            if jobs:
-                session.write(trained)
+    command = "dpmac reproduce " + " ".join(argv)
+    worked = session.work_through(options.out, jobs, how, command, options.quiet or options.json)
     results = export(options)
     names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
     summary = {
@@ -100,7 +83,7 @@ def run(argv: Sequence[str]) -> None:
         "scale": options.scale,
         "runs": len(names),
         "finished": len(names & results.runs.keys()),
-        "trained_now": trained,
+        "trained_now": worked.runs,
         "seconds_now": round(time.monotonic() - begun, 1),
         "seconds_in_all": round(sum(item["seconds"] for item in results.slices), 1),
         "export": str(options.export) if options.export else None,
@@ -108,7 +91,7 @@ def run(argv: Sequence[str]) -> None:
     if not options.skip_figures and summary["finished"] == summary["runs"]:
         draw(options.out / "figures", results)
     emit(summary, options.json, lambda: text(summary))
-    if interrupt.asked:
+    if worked.interrupted:
         raise KeyboardInterrupt
 
 
@@ -146,35 +129,6 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
     names = targets(options.figures, options.with_ablations)
     pace = Pace(options.episodes, options.updates_per_episode)
     return populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
-
-
-def reporter(options: Reproduce) -> Any:
-    """A function that shows a status now and then."""
-    from dpmac.cli.progress import clock
-
-    shown = 0.0
-
-    def show(status: Any) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if options.quiet or options.json or not (last(status.piece) or now - shown > 10):
-            return
-        shown = now
-        returns = [row.value for row in status.piece.rows if row.name == "return"]
-        print(
-            f"{status.share:6.1%}  {clock(status.seconds)} gone, {clock(status.left)} left   "
-            f"{status.index + 1}/{status.jobs} {status.job.folder.name}: {status.piece.step:,} steps, "
-            f"returns {min(returns):.1f} to {max(returns):.1f}",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    return show
-
-
-def last(piece: Any) -> bool:
-    """Whether a population is trained to its end."""
-    return piece.step == piece.steps and piece.group == piece.groups - 1
 
 
 def text(summary: dict[str, Any]) -> str:

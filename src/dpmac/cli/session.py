@@ -3,16 +3,23 @@
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from dpmac.cli.progress import Interrupt, clock
 from dpmac.runner import schedule
 
 
-def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool) -> int:
-    """Do a scheduler's jobs, in a session of work that is noted in slices.json; how many runs were trained.
+class Worked(NamedTuple):
+    """What a session has done."""
 
-    Ctrl-C ends after the piece in hand with everything saved.
-    """
+    runs: int
+    """Trained to their end."""
+    interrupted: bool
+    """By Ctrl-C, which ends after the piece in hand with everything saved."""
+
+
+def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool) -> Worked:
+    """Do a scheduler's jobs, in a session of work that is noted in slices.json."""
     session, trained, shown = schedule.Slice(out, command), 0, 0.0
     statuses = schedule.work(out, jobs, options)
     with Interrupt() as interrupt:
@@ -26,12 +33,12 @@ def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options,
                     shown = time.monotonic()
                     print(standing(status), file=sys.stderr, flush=True)
                 if interrupt.asked:
-                    raise KeyboardInterrupt
+                    break
         finally:
             statuses.close()  # type: ignore[attr-defined]
             if jobs:
                 session.write(trained)
-    return trained
+    return Worked(trained, interrupt.asked)
 
 
 def standing(status: schedule.Status) -> str:

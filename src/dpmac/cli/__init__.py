@@ -26,8 +26,22 @@ COMMANDS = {
     "frontier": "return against exact epsilon for every channel and schedule",
     "report": "one page with verdicts, figures, the privacy table and films, from saved results",
     "bench": "env, train: speed on this machine",
+    "doctor": "versions, devices, memory, and a self-test of learning and privacy",
     "demo": "train with and without messages, at a laptop's size",
 }
+
+
+FLAGS = {
+    "--help": "this text",
+    "--version": "the version",
+    "--completion": "SHELL: a script that completes commands and options in bash, zsh or fish",
+}
+DESCRIBE = "\0describe"
+"""An argument that nobody can type: a command then says what it takes instead of running."""
+
+
+class Described(Exception):
+    """Options and example of a command that was asked to describe itself."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,11 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage("dpmac", COMMANDS))
+        print("\n" + rows(FLAGS) + "\n\nExample: dpmac train ccn --epsilon 1 3 inf --seeds 5 --out runs/ccn")
         return 0 if arguments else 2
     if arguments[0] == "--version":
         print(f"dpmac {__version__}")
         return 0
     try:
+        if arguments[0] == "--completion":
+            from dpmac.cli import completion
+
+            print(completion.script(arguments[1] if len(arguments) > 1 else ""), end="")
+            return 0
         choose("dpmac", COMMANDS, arguments, lambda name: importlib.import_module(f"dpmac.cli.{name}").run)
     except config.BadInput as error:
         print(f"dpmac: {error}", file=sys.stderr)
@@ -76,7 +96,7 @@ def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: 
     """Call the command that the first argument names with the rest; `load` brings its function."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     if name in ("-h", "--help"):
-        print(usage(prog, commands))
+        print(f"{usage(prog, commands)}\n\nExample: {prog} {next(iter(commands))} --help")
         return None
     if name not in commands:
         raise config.BadInput(f"unknown command {name!r}; {prog} has: {', '.join(commands)}")
@@ -85,15 +105,23 @@ def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: 
 
 def usage(prog: str, commands: dict[str, str]) -> str:
     """Help for a command that only chooses among others."""
-    width = max(map(len, commands))
-    lines = [f"usage: {prog} COMMAND [options]    ({prog} COMMAND --help says more)", ""]
-    return "\n".join(lines + [f"  {name:<{width}}  {summary}" for name, summary in commands.items()])
+    return f"usage: {prog} COMMAND [options]    ({prog} COMMAND --help says more)\n\n{rows(commands)}"
+
+
+def rows(table: dict[str, str]) -> str:
+    """Names and what they are, in two columns."""
+    width = max(map(len, table))
+    return "\n".join(f"  {name:<{width}}  {said}" for name, said in table.items())
 
 
 def parse(cls: type[T], argv: Sequence[str], prog: str, example: str) -> T:
     """Read a dataclass from the command line; its docstring is the help, with an example below."""
+    if DESCRIBE in argv:
+        raise Described(cls, example)
     import tyro
 
+    plain = bool(os.environ.get("NO_COLOR")) or not (sys.stdout.isatty() and sys.stderr.isatty())
+    tyro._experimental_options["ansi_codes"] = not plain
     description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
     options = (tyro.conf.FlagCreatePairsOff,)
     return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options)

@@ -38,26 +38,33 @@ def warn(folder: Path, task: Any) -> None:
             print(f"warning: epsilon {label}: {text}", file=sys.stderr)
 
 
-def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger]) -> None:
+def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger], verbose: bool = False) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)
     begun, shown, before = time.monotonic(), 0.0, None
+    state = "stopped, the last checkpoint stands"
+    every = 0.0 if verbose else 1.0 if console.is_terminal else 10.0
     with Interrupt() as interrupt:
-        for piece in pieces:
-            speed = rate(before, piece)
-            before = piece
-            for log in loggers:
-                log(piece.rows)
-            last = piece.step == piece.steps
-            if not quiet and (last or time.monotonic() - shown > (1.0 if console.is_terminal else 10.0)):
-                shown = time.monotonic()
-                console.print(
-                    line(piece, shown - begun) + speed, highlight=False, end="\r" if live(console, last) else "\n"
-                )
-            if interrupt.asked and not last:
-                pieces.close()  # type: ignore[attr-defined]
-                console.print(f"saved; go on with: dpmac resume {folder}", highlight=False)
-                raise KeyboardInterrupt
+        try:
+            for piece in pieces:
+                speed = rate(before, piece)
+                before = piece
+                for log in loggers:
+                    log(piece.rows)
+                last = piece.step == piece.steps
+                if not quiet and (last or time.monotonic() - shown > every):
+                    shown = time.monotonic()
+                    end = "\r" if console.is_terminal and not last and not verbose else "\n"
+                    console.print(line(piece, shown - begun) + speed, highlight=False, soft_wrap=True, end=end)
+                if verbose and not quiet:
+                    console.print(details(piece), highlight=False, soft_wrap=True)
+                if interrupt.asked and not last:
+                    pieces.close()  # type: ignore[attr-defined]
+                    state = "saved"
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            console.print(f"{state}; go on with: dpmac resume {folder}", highlight=False, soft_wrap=True)
+            raise
 
 
 class Interrupt:
@@ -78,11 +85,6 @@ class Interrupt:
         signal.signal(signal.SIGINT, self.usual)
 
 
-def live(console: Console, last: bool) -> bool:
-    """Whether the next line may replace this one."""
-    return console.is_terminal and not last
-
-
 def line(piece: Any, seconds: float) -> str:
     """Steps, time left and the mean return of each budget."""
     returns = defaultdict(list)
@@ -93,6 +95,14 @@ def line(piece: Any, seconds: float) -> str:
     left = seconds * (1 - share) / share
     scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
     return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"
+
+
+def details(piece: Any) -> str:
+    """Everything that was measured, each as its mean over all runs."""
+    found = defaultdict(list)
+    for row in piece.rows:
+        found[row.name].append(row.value)
+    return "  ".join(f"{name} {sum(values) / len(values):.4g}" for name, values in sorted(found.items()))
 
 
 def rate(before: Any, piece: Any) -> str:

@@ -19,6 +19,8 @@ class Resume:
     """Time between checkpoints."""
     quiet: bool = False
     """No progress, only the result."""
+    verbose: bool = False
+    """Everything that is measured, after every evaluation, and a traceback if something breaks."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -26,14 +28,15 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.cli.train import check_seconds
+    from dpmac.cli.train import check_loudness, check_seconds
     from dpmac.results import store
     from dpmac.runner import population
 
     check_seconds(options.checkpoint_seconds)
+    check_loudness(options.quiet, options.verbose)
     progress.use_cache()
     program = population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)
-    progress.follow(options.folder, pieces, quiet=options.quiet or options.json, loggers=[])
+    progress.follow(options.folder, pieces, options.quiet or options.json, [], options.verbose)
     summary = progress.summary(options.folder, program.task.reward_unit)
     emit(summary, options.json, lambda: progress.table(summary))

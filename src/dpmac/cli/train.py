@@ -109,6 +109,8 @@ class Train:
     """Also log to Weights & Biases; WANDB_MODE=offline keeps it on this machine (extra: wandb)."""
     quiet: bool = False
     """No progress, only the result."""
+    verbose: bool = False
+    """Everything that is measured, after every evaluation, and a traceback if something breaks."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -119,6 +121,7 @@ class Train:
         require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
         require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
         check_seconds(self.checkpoint_seconds)
+        check_loudness(self.quiet, self.verbose)
         updates = self.updates_per_episode * self.episodes
         require(
             updates >= 1 and updates == round(updates),
@@ -176,6 +179,10 @@ def check_seconds(value: float) -> None:
     require(value >= 0, f"checkpoint-seconds must be at least 0, not {value:g}")
 
 
+def check_loudness(quiet: bool, verbose: bool) -> None:
+    require(not (quiet and verbose), "--quiet and --verbose exclude each other")
+
+
 def settings(pairs: Sequence[str]) -> dict[str, str]:
     """Options given as KEY=VALUE."""
     found = {}
@@ -209,6 +216,6 @@ def run(argv: Sequence[str]) -> None:
     progress.warn(options.out, program.task)
     logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
-    progress.follow(options.out, pieces, quiet=options.quiet or options.json, loggers=logs)
+    progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
     summary = progress.summary(options.out, program.task.reward_unit)
     emit(summary, options.json, lambda: progress.table(summary))

@@ -1,0 +1,38 @@
+"""`dpmac doctor`: all is well here, and what is not is seen."""
+
+import json
+
+from dpmac import cli
+from dpmac.cli import doctor
+from dpmac.privacy import accounting
+
+NAMES = ["versions", "devices", "memory", "cache", "accounting", "auditing", "learning"]
+
+
+def test_a_sound_installation_passes_all_checks(capsys):
+    assert cli.main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"]
+    assert [check["name"] for check in told["checks"]] == NAMES
+    assert all(check["ok"] for check in told["checks"])
+    assert sum(check["seconds"] for check in told["checks"]) < 120
+    said = {check["name"]: check["said"] for check in told["checks"]}
+    assert "dpmac 0." in said["versions"]
+    assert "15.93" in said["accounting"]
+
+
+def test_too_little_noise_and_a_broken_machine_are_seen(monkeypatch, capsys):
+    right = accounting.calibrate
+    monkeypatch.setattr(accounting, "calibrate", lambda *given: right(*given) / 2)
+
+    def devices() -> doctor.Finding:
+        raise RuntimeError("the fan is on fire")
+
+    monkeypatch.setattr(doctor, "devices", devices)
+    monkeypatch.setattr(doctor, "learning", lambda: doctor.Finding(True, "left out"))
+    assert cli.main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = {line.split()[1]: line for line in lines if line.startswith("FAIL")}
+    assert set(failed) == {"devices", "accounting", "auditing"}
+    assert "the fan is on fire" in failed["devices"]
+    assert lines[-1].startswith("something is wrong")

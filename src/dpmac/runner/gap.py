@@ -44,11 +44,12 @@ def information(secrets: np.ndarray, symbols: np.ndarray) -> tuple[float, float]
     >>> information(np.array([0, 1, 0, 1]), np.array([2, 0, 2, 0]))
     (1.0, 1.0)
     """
-    joint = np.zeros((secrets.max() + 1, symbols.max() + 1))
-    np.add.at(joint, (secrets, symbols), 1 / len(secrets))
+    counts = np.zeros((secrets.max() + 1, symbols.max() + 1))
+    np.add.at(counts, (secrets, symbols), 1)
+    joint = counts / len(secrets)
     apart = joint.sum(1, keepdims=True) * joint.sum(0)
     there = joint > 0
-    return float(np.sum(joint[there] * np.log2(joint[there] / apart[there]))), float(joint.max(0).sum())
+    return float(np.sum(joint[there] * np.log2(joint[there] / apart[there]))), float(counts.max(0).sum() / len(secrets))
 
 
 def applies(loaded: Loaded) -> bool:

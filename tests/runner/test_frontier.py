@@ -1,0 +1,227 @@
+"""The frontier: the grid as data, trained by the scheduler, and what is made of it."""
+
+import json
+import math
+import re
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpmac import experiments, frontiers, tasks
+from dpmac.cli import main
+from dpmac.figures import frontier as picture
+from dpmac.results import records
+from dpmac.runner import frontier, population, schedule, train
+from dpmac.tasks import references
+
+LINES = ("response-once", "silent")
+COMMAND = ["frontier", "midway", "--scale", "smoke", "--epsilon", "1", "0.5", "--lines", *LINES]
+WANTED = frontiers.populations("midway", 25, "smoke", (1.0, 0.5), lines=LINES)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A small frontier, and what the command said."""
+    out = tmp_path_factory.mktemp("frontier") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        said = []
+        patch.setattr("builtins.print", lambda *text, **_: said.append(" ".join(map(str, text))))
+        assert main([*COMMAND, "--out", str(out), "--export", str(out.parent / "all.json.gz"), "--json"]) == 0
+    return out, json.loads(said[-1])
+
+
+# The grid -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budgets_and_seeds():
+    wanted = frontiers.populations("ccn", 25, "paper")
+    assert len(wanted) == len(frontiers.LINES) == 6
+    for config in wanted.values():
+        assert config.networks.aware
+        assert (config.anneal_from, config.anneal_share) == (10, 0.6)
+        assert config.learning.steps >= 1_000_000
+        assert config.seeds == (0, 1, 2, 3, 4)
+        population.check(config)
+    shared = {(config.networks, config.learning) for config in wanted.values()}
+    assert len(shared) == 1
+
+
+def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
+    wanted = frontiers.populations("ccn", 25, "paper")
+    every = wanted["ccn-dpmac-gaussian-every"]
+    assert [budget.label for budget in every.budgets] == ["1", "3", "10", "inf"]
+    assert (
+        every.channel
+        == experiments.configuration([experiments.Cell("ccn", "dpmac")], experiments.SCALES["paper"]).channel
+    )
+    assert wanted["ccn-maddpg-silent"].budgets == (experiments.BUDGETS["free"],)
+    for config in wanted.values():
+        assert all(b.unit == "episode" and b.accountant == "exact" and b.delta == 1e-4 for b in config.budgets)
+
+
+def test_no_two_runs_share_a_name():
+    wanted = frontiers.populations("ccn", 25, "paper", (0.25, 1.0))
+    names = [run for name, config in wanted.items() for run in experiments.run_names(name, config).values()]
+    assert len(set(names)) == len(names) == 5 * (5 * 2 + 1 + 1)
+    assert "ccn-dpmac-code-once-exact-episode-0.25-seed-3" in names
+
+
+def test_steps_are_whole_iterations_of_any_task():
+    config = frontiers.populations("pp", 40, "paper")["pp-dpmac-code-once"]
+    assert config.learning.steps % (40 * config.learning.episodes) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--epsilon", "0"], "finite number above 0"),
+        (["--epsilon", "inf"], "finite number above 0"),
+        (["--epsilon", "1", "1"], "differ"),
+        (["--lines", "loud"], "response-once"),
+        (["--seeds", "-1"], "seeds"),
+        (["--time-limit", "0"], "above 0"),
+        (["--export", "all.csv"], "json.gz"),
+        (["--set", "agents=1"], "from 2"),
+    ],
+)
+def test_bad_input_says_what_is_allowed(arguments, says, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["frontier", "midway", "--scale", "smoke", "--out", str(out), *arguments]) == 2
+    assert says in capsys.readouterr().err
+    assert not out.exists()
+
+
+# What comes out -------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_for_each_line_and_budget_with_its_exact_epsilon(finished):
+    out, said = finished
+    assert said["finished"] == said["runs"] == said["trained_now"] == 6
+    rows = {(row["line"], row["epsilon"]): row for row in said["rows"]}
+    assert set(rows) == {("response-once", 1.0), ("response-once", 0.5), ("silent", 0.0)}
+    results = records.read(out)
+    for (_, epsilon), row in rows.items():
+        assert row["exact_epsilon"] == pytest.approx(epsilon, rel=1e-3)
+        assert row["exact_epsilon"] <= epsilon
+        assert row["valid"]
+        assert len(row["returns"]) == 2
+        assert row["return_low"] <= row["return_iqm"] <= row["return_high"]
+        assert row["above_silence"]["value"] == pytest.approx(
+            np.mean(row["returns"]) - np.mean(rows["silent", 0.0]["returns"])
+        )
+    kept = [record for record in results.runs.values() if "response-once-exact-episode-0.5" in record.name]
+    assert sorted(rows["response-once", 0.5]["returns"]) == sorted(record.final_return for record in kept)
+    stated = kept[0].claims[0]["exact_epsilon_episode"]
+    assert rows["response-once", 0.5]["exact_epsilon"] == pytest.approx(stated)
+
+
+def test_eavesdroppers_and_gaps_are_kept_with_every_team_that_speaks(finished):
+    out, said = finished
+    for row in said["rows"]:
+        if row["line"] == "silent":
+            assert row["eavesdropper"] is row["gap"] is None
+        else:
+            assert row["eavesdropper"]["verdict"] == "within"
+            assert row["eavesdropper"]["chance"] == pytest.approx(1 / 3)
+            assert {"bits", "right", "right_after", "return_on", "return_off"} <= row["gap"].keys()
+    record = records.read_run(out / "runs" / "midway-dpmac-response-once-exact-episode-1-seed-1")
+    assert [entry["agent"] for entry in record.final["eavesdropper"]] == [0, 1, 2]
+
+
+def test_the_limit_starts_where_teams_are_scored():
+    config = frontiers.populations("midway", 1, "smoke", lines=["silent"], task_options={"horizon": 1})
+    program = population.check(config["midway-maddpg-silent"])
+    task, key = program.task, jax.random.key(train.EVALUATION_SEED)
+    assert references.tells(task)
+    trace = train.rollout(task, program.team(key), train.quiet(3), key, 5, greedy=True)
+    starts = jax.tree.map(lambda leaf: leaf[:, 0], trace.states)
+    unknowing = jax.vmap(lambda start: task.step(start, task.told(start, jnp.full((3, 3), 1 / 3)))[1][0])(starts)
+    told = references.told_returns(task, 0.0, key, 5)  # too late for an episode of one step
+    np.testing.assert_allclose(told, unknowing, rtol=1e-5)
+
+
+def test_a_task_without_secrets_to_tell_has_no_limit():
+    assert frontier.told_return(tasks.make("cn"), 1.0, 10) is None
+    assert frontier.limit_of(tasks.make("cn"), 10) == []
+
+
+def test_the_limit_rises_with_epsilon(finished):
+    limit = [point["return_mean"] for point in finished[1]["limit"]]
+    assert len(limit) == len(frontier.CURVE)
+    assert limit[-1] > limit[0] + 3
+
+
+def test_finished_runs_are_not_trained_again_not_even_from_an_exported_file(finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(population, "train_folder", None)
+    assert schedule.plan(finished[0], WANTED) == []
+    shutil.copy(finished[0].parent / "all.json.gz", tmp_path)
+    assert main([*COMMAND, "--out", str(tmp_path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["trained_now"] == 0
+    again, before = ({(r["line"], r["epsilon"]): r for r in one["rows"]} for one in (said, finished[1]))
+    assert again == before
+
+
+def test_the_command_prints_a_table(finished, capsys):
+    assert main([*COMMAND, "--out", str(finished[0])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("randomised response, once") for line in lines) == 4  # returns, and where they are lost
+    assert any(line.startswith("silence") for line in lines)
+
+
+# Pictures and pages ---------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_has_every_line_and_level(finished):
+    out = finished[0]
+    text = (out / "frontier.svg").read_text()
+    for words in ("randomised response, once", "silence", "scripted", "random", "limit", "guessing"):
+        assert words in text
+    assert (out / "frontier.png").stat().st_size > 10_000
+    (first, second) = picture.panel(json.loads((out / "frontier.json").read_text())).hover
+    assert first["log"]
+    assert [series["label"] for series in first["series"]] == ["randomised response, once"]
+    assert len(second["series"][0]["x"]) == 2
+
+
+def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- frontier midway: begin -->\nstale\n<!-- frontier midway: end -->\nafter\n")
+    for _ in range(2):
+        assert main([*COMMAND, "--out", str(finished[0]), "--page", str(page), "--json"]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("<!-- frontier midway: end -->\nafter\n")
+    assert "stale" not in text
+    assert len(re.findall(r"^\| randomised response, once \|", text, re.M)) == 4
+    assert (tmp_path / "pictures" / "frontier-midway.svg").exists()
+    capsys.readouterr()
+    page.write_text("no marks")
+    assert main([*COMMAND, "--out", str(finished[0]), "--page", str(page)]) == 2
+    assert "<!-- frontier midway: begin -->" in capsys.readouterr().err
+    assert page.read_text() == "no marks"
+
+
+def test_the_report_shows_frontiers_of_its_folder_and_of_those_in_it(finished, tmp_path, capsys):
+    for folder in (finished[0], finished[0].parent):
+        assert len(picture.read(folder)) == 1
+    assert main(["report", str(finished[0]), "--out", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "Beyond the paper" in text
+    assert "randomised response, once" in text
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("task", ["ccn", "midway", "pp"])
+def test_a_whole_frontier_with_audits(task, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["frontier", task, "--scale", "smoke", "--out", str(out), "--audit", "1000", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["finished"] == said["runs"] == 2 * (5 * 3 + 1 + 1)
+    for row in said["rows"]:
+        if 0 < float(row["epsilon"]) < math.inf:
+            assert row["audit"]["refuted"] == row["audit"]["failed_checks"] == 0
+            assert row["eavesdropper"]["verdict"] == "within"

@@ -52,6 +52,8 @@ class Frontier:
     """Programs compiled side by side; 0: half of the cores."""
     quiet: bool = False
     """No progress, only the result."""
+    verbose: bool = False
+    """A line after every evaluation, and a traceback if something breaks."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -76,7 +78,7 @@ def run(argv: Sequence[str]) -> None:
         lambda loaded: frontier.examine(loaded, options.scale, options.audit),
     )
     worked = session.work_through(
-        options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json
+        options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json, options.verbose
     )
     export(options)
     found = frontier.summary(records.read(options.out), wanted, options.scale)
@@ -117,7 +119,9 @@ def export(options: Frontier) -> None:
 def wanted_of(options: Frontier) -> dict[str, Any]:
     """Populations by name, from checked options."""
     from dpmac import tasks
+    from dpmac.cli import progress
 
+    progress.check_loudness(options.quiet, options.verbose)
     require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
     require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
     named = options.export is None or options.export.name.endswith(".json.gz")

@@ -12,7 +12,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.table import Table
 
-from dpmac.config import BadInput
+from dpmac.config import BadInput, require
 from dpmac.results import store
 from dpmac.results.store import Metric
 
@@ -36,6 +36,10 @@ def warn(folder: Path, task: Any) -> None:
     for label, entries in claims.items():
         for text in dict.fromkeys(warning for entry in entries if not entry["valid"] for warning in entry["warnings"]):
             print(f"warning: epsilon {label}: {text}", file=sys.stderr)
+
+
+def check_loudness(quiet: bool, verbose: bool) -> None:
+    require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
 
 def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger], verbose: bool = False) -> None:

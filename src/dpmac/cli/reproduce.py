@@ -53,6 +53,8 @@ class Reproduce:
     """Do not draw the figures into OUT/figures at the end."""
     quiet: bool = False
     """No progress, only the result."""
+    verbose: bool = False
+    """A line after every evaluation, and a traceback if something breaks."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -75,7 +77,7 @@ def run(argv: Sequence[str]) -> None:
         lambda: export(options),
     )
     command = "dpmac reproduce " + " ".join(argv)
-    worked = session.work_through(options.out, jobs, how, command, options.quiet or options.json)
+    worked = session.work_through(options.out, jobs, how, command, options.quiet or options.json, options.verbose)
     results = export(options)
     names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
     summary = {
@@ -116,11 +118,14 @@ def export(options: Reproduce) -> Any:
 
 def wanted_of(options: Reproduce) -> dict[str, Any]:
     """Populations by name, from checked options."""
+    from dpmac.cli import progress
+
     scale = SCALES[options.scale]
     for task in options.tasks:
         require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
     for method in options.methods:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
+    progress.check_loudness(options.quiet, options.verbose)
     require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
     require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
     require(options.episodes >= 1, f"episodes must be a whole number from 1, not {options.episodes}")

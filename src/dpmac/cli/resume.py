@@ -28,12 +28,12 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.cli.train import check_loudness, check_seconds
+    from dpmac.cli.train import check_seconds
     from dpmac.results import store
     from dpmac.runner import population
 
     check_seconds(options.checkpoint_seconds)
-    check_loudness(options.quiet, options.verbose)
+    progress.check_loudness(options.quiet, options.verbose)
     progress.use_cache()
     program = population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)

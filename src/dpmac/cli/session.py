@@ -18,7 +18,9 @@ class Worked(NamedTuple):
     """By Ctrl-C, which ends after the piece in hand with everything saved."""
 
 
-def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool) -> Worked:
+def work_through(
+    out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool, verbose: bool = False
+) -> Worked:
     """Do a scheduler's jobs, in a session of work that is noted in slices.json."""
     session, trained, shown = schedule.Slice(out, command), 0, 0.0
     statuses = schedule.work(out, jobs, options)
@@ -29,7 +31,7 @@ def work_through(out: Path, jobs: list[schedule.Job], options: schedule.Options,
                 last = piece.step == piece.steps and piece.group == piece.groups - 1
                 trained += len(status.job.names) if last else 0
                 session.write(trained, every=5.0)
-                if not quiet and (last or time.monotonic() - shown > 10):
+                if not quiet and (last or verbose or time.monotonic() - shown > 10):
                     shown = time.monotonic()
                     print(standing(status), file=sys.stderr, flush=True)
                 if interrupt.asked:

@@ -82,6 +82,8 @@ class Train:
     feedforward_actor: bool = False
     """Actors without memory."""
     recurrent_critic: bool = False
+    clock: bool = False
+    """Critics are told the time."""
     batch: int = 0
     """Episodes in a minibatch; 0: the paper's 128, or 256 on pp."""
     buffer: int = 10_000
@@ -117,11 +119,12 @@ class Train:
     def config(self) -> RunConfig:
         """The configuration that these options describe."""
         from dpmac.agents import protocol
+        from dpmac.cli import progress
 
         require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
         require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
         check_seconds(self.checkpoint_seconds)
-        check_loudness(self.quiet, self.verbose)
+        progress.check_loudness(self.quiet, self.verbose)
         updates = self.updates_per_episode * self.episodes
         require(
             updates >= 1 and updates == round(updates),
@@ -152,6 +155,7 @@ class Train:
                 message_hidden=self.message_hidden,
                 message_size=self.message_size,
                 recurrent_critic=self.recurrent_critic,
+                clock=self.clock,
                 recurrent_actor=not self.feedforward_actor,
                 aware=self.aware,
             ),
@@ -177,10 +181,6 @@ class Train:
 
 def check_seconds(value: float) -> None:
     require(value >= 0, f"checkpoint-seconds must be at least 0, not {value:g}")
-
-
-def check_loudness(quiet: bool, verbose: bool) -> None:
-    require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
 
 def settings(pairs: Sequence[str]) -> dict[str, str]:

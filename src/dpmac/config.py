@@ -202,6 +202,8 @@ class Networks:
     """d, numbers in a message."""
     recurrent_critic: bool = False
     recurrent_actor: bool = True
+    clock: bool = False
+    """Whether critics are told the time, without which the value of a state in a finite episode cannot be known."""
     aware: bool = False
     """Whether receivers are told the channel's noise and read messages as posteriors, which costs no privacy."""
 

@@ -20,11 +20,15 @@ EPSILONS = (1.0, 3.0, 10.0)
 class Recipe:
     """How every run of a frontier is trained, whatever its channel: what differs from the scale's settings."""
 
-    networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True})
+    networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True, "clock": True})
     learning: Mapping[ScaleName, Mapping[str, Any]] = field(
-        default_factory=lambda: {"smoke": {}, "quick": {}, "paper": {}}
+        default_factory=lambda: {
+            "smoke": {},
+            "quick": {},
+            "paper": {"episodes": 16, "updates": 4, "discount": 0.7, "decay": 0.3},
+        }
     )
-    """Such as {"episodes": 16, "updates": 4}; the meaning of each is that of `config.Learning`."""
+    """The meaning of each is that of `config.Learning`. A short sight serves tasks whose reward comes at every step."""
     anneal_from: float = 10.0
     """Every finite budget begins here and comes down to its value."""
     anneal_share: float = 0.6

@@ -163,8 +163,9 @@ def run_of(task, channel=ASKING, **others):
     return RunConfig(task, "i2c", channel=channel, **others)
 
 
-def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name():
-    networks = Networks(hidden=8, message_hidden=8, message_size=4, recurrent_critic=True)
+@pytest.mark.parametrize("critic", [{"recurrent_critic": True}, {"clock": True}])
+def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name(critic):
+    networks = Networks(hidden=8, message_hidden=8, message_size=4, **critic)
     with pytest.raises(BadInput, match="I2C needs the values of single actions"):
         population.check(run_of("ccn", networks=networks))
 

@@ -1,5 +1,6 @@
 """MADDPG: where gradients go, what targets are, and what an update changes."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,11 +20,12 @@ SENDER, RECEIVER = ("shared", "mean", "log_deviation"), ("key", "query", "value"
 EPISODES = 6
 
 
-def build(recurrent_critic=False, channel=None, learning=LEARNING):
+def build(recurrent_critic=False, channel=None, learning=LEARNING, clock=False):
     team_key, critic_key, episode_key = jax.random.split(jax.random.key(0), 3)
     shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
-    team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), Networks(8, 6, 4))
-    networks, optimisers = maddpg.init(critic_key, team, TASK.observation_size, 8, recurrent_critic, learning)
+    sizes = Networks(8, 6, 4, recurrent_critic=recurrent_critic, clock=clock)
+    team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), sizes)
+    networks, optimisers = maddpg.init(critic_key, team, TASK.observation_size, sizes, learning)
     level = levels(channel or Channel(), (0.1, 0.1, 0.1))
     episodes = rollout(TASK, team, level, episode_key, EPISODES).episode
     return networks, optimisers, episodes, level
@@ -179,3 +181,29 @@ def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_hol
     ring = replay.add(replay.empty(16, one), episodes)
     found = np.asarray(maddpg.standardised(episodes, ring).rewards)
     np.testing.assert_allclose(found, (rewards - rewards.mean()) / rewards.std(), rtol=1e-4)
+
+
+def with_ticking_clock(critics):
+    """Critics start without a weight on the time; these have one."""
+    return eqx.tree_at(lambda critics: critics.clock, critics, jnp.ones((TASK.agents, 8)))
+
+
+def test_a_critic_with_a_clock_values_the_same_state_by_the_time_that_is_left():
+    networks, _, episodes, _ = build(clock=True)
+    still = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), inside(episodes)._replace(chance=None))
+    actions = jax.nn.one_hot(still.actions, TASK.actions)
+    ticking = with_ticking_clock(networks.critics)
+    for critics, differs in ((networks.critics, False), (ticking, True)):
+        q = maddpg.values(critics, still.observations[:-1], actions)
+        assert bool(jnp.any(jnp.abs(q - q[:1]) > 1e-4)) == differs
+
+
+def test_the_clock_is_learned_and_the_same_for_states_and_for_what_follows_them():
+    networks, _, episodes, _ = build(clock=True)
+    batch = inside(episodes)
+    ticking = with_ticking_clock(networks.critics)
+    actions = jax.nn.one_hot(jnp.concatenate([batch.actions, batch.actions[-1:]]), TASK.actions)
+    long = maddpg.values(ticking, batch.observations, actions)
+    np.testing.assert_allclose(long[:-1], maddpg.values(ticking, batch.observations[:-1], actions[:-1]), rtol=1e-5)
+    slope = jax.grad(maddpg.critic_loss)(networks.critics, batch, jnp.zeros_like(batch.rewards), TASK.actions)
+    assert bool(jnp.any(slope.clock != 0))

@@ -47,9 +47,11 @@ class Dpmac(Protocol):
 
     def distribution(self, observation: Array, action: Array) -> tuple[Array, Array]:
         """Mean and standard deviation (message,) of the message before it is sampled."""
-        hidden = jax.nn.relu(self.shared(jnp.concatenate([observation, action])))
-        log_deviation = jnp.clip(self.log_deviation(hidden), MIN_LOG_DEVIATION, MAX_LOG_DEVIATION)
-        return self.mean(hidden), jnp.exp(log_deviation)
+        one = jnp.ones(1)
+        hidden = jax.nn.relu(jnp.concatenate([observation, action, one]) @ with_bias(self.shared))
+        both = jnp.concatenate([with_bias(self.mean), with_bias(self.log_deviation)], axis=-1)
+        mean, log_deviation = jnp.split(jnp.concatenate([hidden, one]) @ both, 2)
+        return mean, jnp.exp(jnp.clip(log_deviation, MIN_LOG_DEVIATION, MAX_LOG_DEVIATION))
 
     def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
         mean, deviation = self.distribution(observation, action)
@@ -66,7 +68,7 @@ class Dpmac(Protocol):
         scores = inner(extended @ form, extended)
         arrived = jnp.where(mask, 1.0, 0.0)[:, None]
         weights = jnp.sum(arrived * masked_softmax(scores, mask), axis=0) / jnp.maximum(jnp.sum(arrived), 1.0)
-        return jnp.sum(weights[:, None] * inbox, axis=0) @ self.value.weight + jnp.sum(weights) * self.value.bias
+        return jnp.sum(weights[:, None] * extended, axis=0) @ with_bias(self.value)
 
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
         return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}
@@ -81,5 +83,6 @@ def inner(left: Array, right: Array) -> Array:
 
 
 def with_bias(layer: Linear) -> Array:
-    """The layer as one matrix (inputs + 1, outputs) for inputs that end in a 1."""
+    """The layer as one matrix (inputs + 1, outputs) for inputs that end in a 1: the bias's gradient is then part of a
+    product, and no sum over all rows, at which accelerators are slow where outputs are few."""
     return jnp.concatenate([layer.weight, layer.bias[None]])

@@ -4,13 +4,15 @@ Layers are built empty, and `fill` draws all weights of a network at once: that 
 draw for each layer takes.
 """
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+from dpmac.agents.recurrent import gates, recur
 
 T = TypeVar("T")
 
@@ -68,84 +70,6 @@ class Gru(eqx.Module):
         return recur(self.input.weight, self.input.bias, self.hidden, xs)
 
 
-def gates(from_input: Array, from_memory: Array) -> tuple[Array, Array, Array, Array]:
-    """Reset, update and new (…, width), and the memory's part in new, from pre-activations (…, 3 · width)."""
-    x_reset, x_update, x_new = jnp.split(from_input, 3, axis=-1)
-    h_reset, h_update, h_new = jnp.split(from_memory, 3, axis=-1)
-    reset = jax.nn.sigmoid(x_reset + h_reset)
-    update = jax.nn.sigmoid(x_update + h_update)
-    new = jnp.tanh(x_new + reset * h_new)
-    return (*settled((reset, update, new)), h_new)
-
-
-def settled(values: Any) -> Any:
-    """Values as they are. On a CPU, XLA would fuse them into the loop's writes, unvectorised."""
-    return jax.lax.optimization_barrier(values) if jax.default_backend() == "cpu" else values
-
-
-def unrolled(steps: int | bool = True) -> int | bool:
-    """So many steps of a loop over time (all of them: True) are unrolled on accelerators, where launching a step costs
-    more than computing it."""
-    return 1 if jax.default_backend() == "cpu" else steps
-
-
-@jax.custom_vjp
-def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
-    """Memories (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs).
-
-    Its gradient is written out because the one that JAX derives keeps every gate of every step and adds up the weights'
-    gradients step by step. Here only the memories are kept, the gates are computed anew, all steps at once, and each
-    weight's gradient is one product over all steps and episodes.
-    """
-    return recur_forward(weight, bias, hidden, xs)[0]
-
-
-def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Array, ...]]:
-    projected = xs @ weight + bias
-
-    def step(memory: Array, now: Array) -> tuple[Array, Array]:
-        _, update, new, _ = gates(now, memory @ hidden)
-        following = settled(new + update * (memory - new))
-        return following, following
-
-    empty = jnp.zeros((*xs.shape[1:-1], hidden.shape[0]), xs.dtype)
-    _, memories = jax.lax.scan(step, empty, projected, unroll=unrolled())
-    return memories, (weight, hidden, xs, projected, memories)
-
-
-def recur_backward(residuals: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array, Array]:
-    weight, hidden, xs, projected, memories = residuals
-    width = hidden.shape[0]
-    before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
-
-    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        from_input, from_memory, memory, outer = now
-        reset, update, new, h_new = gates(from_input, from_memory)
-        total = later + outer
-        d_new = total * (1 - update) * (1 - new**2)
-        d_update = total * (memory - new) * update * (1 - update)
-        d_reset = d_new * h_new * reset * (1 - reset)
-        d_memory = settled(jnp.concatenate([d_reset, d_update, d_new * reset], axis=-1))
-        return settled(total * update + d_memory @ hidden.T), (d_memory, settled(d_new))
-
-    inputs = (projected, before @ hidden, before, gradient)
-    _, (d_memory, d_new) = jax.lax.scan(step, jnp.zeros_like(memories[0]), inputs, reverse=True, unroll=unrolled())
-    # Both products have the same part for reset and update; only that for new differs.
-    both = d_memory[..., : 2 * width]
-    with_one = jnp.concatenate([xs, jnp.ones_like(xs[..., :1])], axis=-1)  # the row of ones makes the bias's gradient
-    d_input = jnp.concatenate([product(with_one, both), product(with_one, d_new)], axis=-1)
-    d_xs = both @ weight[:, : 2 * width].T + d_new @ weight[:, 2 * width :].T
-    return d_input[:-1], d_input[-1], product(before, d_memory), d_xs
-
-
-def product(left: Array, right: Array) -> Array:
-    """Σ over time and episodes of left ⊗ right (time, episode, …)."""
-    return jnp.einsum("tei,tej->ij", left, right)
-
-
-recur.defvjp(recur_forward, recur_backward)
-
-
 class Actor(eqx.Module):
     """Logits over actions from what an agent sees, what it heard, and what it remembers."""
 
@@ -175,9 +99,14 @@ class Critic(eqx.Module):
     joint: Linear
     hidden: Linear | Gru
     value: Linear
+    clock: Array | None
+    horizon: int = eqx.field(static=True)
 
-    def __init__(self, inputs: int, width: int, recurrent: bool):
+    def __init__(self, inputs: int, width: int, recurrent: bool, horizon: int = 0):
+        """A critic that is given a horizon is told the time."""
         self.joint = Linear(inputs, width)
+        self.clock = jnp.zeros(width) if horizon else None
+        self.horizon = horizon
         self.hidden = (Gru if recurrent else Linear)(width, width)
         self.value = Linear(width, 1)
 
@@ -186,10 +115,17 @@ class Critic(eqx.Module):
 
         At each step the past is what was recorded, whatever is asked about the present.
         """
-        x = jax.nn.relu(self.joint(joint))
+        x = self.enter(joint)
         if isinstance(self.hidden, Gru):
-            memories = self.hidden.unroll(jax.nn.relu(self.joint(recorded)))
+            memories = self.hidden.unroll(self.enter(recorded))
             x = self.hidden(x, jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]]))
         else:
             x = jax.nn.relu(self.hidden(x))
         return self.value(x)[..., 0]
+
+    def enter(self, joint: Array) -> Array:
+        """The first layer (time, episode, width); the clock runs from 0 to 1."""
+        x = self.joint(joint)
+        if self.clock is not None:
+            x = x + (jnp.arange(len(x)) / self.horizon)[:, None, None] * self.clock
+        return jax.nn.relu(x)

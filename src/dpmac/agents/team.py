@@ -15,8 +15,9 @@ from jax import Array
 
 from dpmac.agents import protocol as protocols
 from dpmac.agents.channel import Level, Mechanism, mechanism
-from dpmac.agents.layers import Actor, fill, unrolled
+from dpmac.agents.layers import Actor, fill
 from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, Networks, require
 
 

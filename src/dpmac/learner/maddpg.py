@@ -18,6 +18,7 @@ from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_thro
 from dpmac.agents.layers import Critic, fill
 from dpmac.agents.team import Chance, Team
 from dpmac.config import Learning, require
+from dpmac.config import Networks as Sizes
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode, Ring
 
@@ -43,13 +44,15 @@ def optimiser(learning: Learning) -> Any:
     return optax.chain(optax.clip_by_global_norm(learning.gradient_norm), optax.adam(learning.learning_rate))
 
 
-def init(key: Array, team: Team, observation_size: int, width: int, recurrent: bool, learning: Learning):
+def init(key: Array, team: Team, observation_size: int, sizes: Sizes, learning: Learning):
     """Networks and optimiser states around a fresh team."""
     require(
-        not (recurrent and team.members.protocol.needs_values),
-        f"{type(team.members.protocol).__name__} needs the values of single actions, which a recurrent critic lacks",
+        not ((sizes.recurrent_critic or sizes.clock) and team.members.protocol.needs_values),
+        f"{type(team.members.protocol).__name__} needs the values of single actions, which critics with a memory or a "
+        "clock do not give",
     )
-    critic = Critic(team.agents * (observation_size + team.actions), width, recurrent)
+    inputs = team.agents * (observation_size + team.actions)
+    critic = Critic(inputs, sizes.hidden, sizes.recurrent_critic, team.horizon if sizes.clock else 0)
     critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
     start = jax.vmap(optimiser(learning).init)
     return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))

@@ -77,9 +77,7 @@ def init(program: Program, key: Array) -> RunState:
     """The state of a run before its first step."""
     team_key, critic_key, shape_key, key = jax.random.split(key, 4)
     team, task, networks = program.team(team_key), program.task, program.networks
-    learned = maddpg.init(
-        critic_key, team, task.observation_size, networks.hidden, networks.recurrent_critic, program.learning
-    )
+    learned = maddpg.init(critic_key, team, task.observation_size, networks, program.learning)
     one = jax.eval_shape(lambda k: rollout(task, team, quiet(task.agents), k, 1).episode, shape_key)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), one)
     # A run that collects fewer episodes than the buffer holds needs no more slots than that.

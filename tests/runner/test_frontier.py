@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -203,6 +204,14 @@ def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):
     assert main([*COMMAND, "--out", str(finished[0]), "--page", str(page)]) == 2
     assert "<!-- frontier midway: begin -->" in capsys.readouterr().err
     assert page.read_text() == "no marks"
+
+
+@pytest.mark.parametrize("task", ["ccn", "midway"])
+def test_our_own_page_has_a_place_for_each_task(task, finished, tmp_path):
+    page = tmp_path / "page.md"
+    shutil.copy(Path(__file__).parents[2] / "docs" / "frontier.md", page)
+    picture.fill_page(page, json.loads((finished[0] / "frontier.json").read_text()) | {"task": task}, "picture.svg")
+    assert "| randomised response, once |" in page.read_text()
 
 
 def test_the_report_shows_frontiers_of_its_folder_and_of_those_in_it(finished, tmp_path, capsys):

@@ -13,7 +13,17 @@ from dpmac.config import require
 from dpmac.figures.plots import INK, Panel, box_of, canvas, save, to_svg
 from dpmac.results import store
 
-HEAD = ("channel and schedule", "exact ε", "return, IQM", "95 % interval", "above silence", "limit", "overheard", "cap")
+HEAD = (
+    "channel and schedule",
+    "exact ε",
+    "return, IQM",
+    "95 % interval",
+    "above silence",
+    "limit",
+    "overheard",
+    "cap",
+    "audit, ε ≥",
+)
 GAPS = {
     "right": "symbol right",
     "right_in_view": "in view",
@@ -51,7 +61,8 @@ def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def row_of(row: dict[str, Any]) -> tuple[str, ...]:
-    gain, heard = row["above_silence"], row["eavesdropper"]
+    gain, heard, audit = row["above_silence"], row["eavesdropper"], row["audit"]
+    refuted = audit and (audit["refuted"] or audit["failed_checks"])
     return (
         row["label"],
         number(row["exact_epsilon"], ".4g"),
@@ -61,6 +72,7 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
         number(row["limit"]),
         number(heard and heard["accuracy"], ".3f"),
         number(heard and heard["cap"], ".3f") + (" VIOLATED" if heard and heard["verdict"] == "violated" else ""),
+        number(audit and audit["lower_bound"]) + (" REFUTED" if refuted else ""),
     )
 
 

@@ -187,6 +187,8 @@ def eavesdrop(
     require(protocol.find(config.method).speaks, f"method {config.method} sends nothing to overhear")
     require(0 <= step < task.horizon, f"step must lie in [0, {task.horizon}), not {step}")
     require(episodes >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {episodes}")
+    if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):
+        return [[] for _ in loaded.runs]
     each = privacy.family_confidence(len(loaded.runs) * task.agents, confidence)
     found = []
     for index, run in enumerate(loaded.runs):

@@ -1,5 +1,6 @@
 """`dpmac frontier`: return against exact ε for every channel and schedule."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Frontier:
     """Only these channels and schedules."""
     set: tuple[str, ...] = ()
     """Options of the task, as key=value."""
+    skip_examination: bool = False
+    """Only train; without this the same command then lets an eavesdropper listen, and finds out where symbols lose."""
     audit: int = 0
     """Also audit every private agent of every team with so many transcripts; 10000 come close to ε."""
     page: Path | None = None
@@ -75,11 +78,14 @@ def run(argv: Sequence[str]) -> None:
         options.most_at_once,
         options.compilers,
         lambda: export(options),
-        lambda loaded: frontier.examine(loaded, options.scale, options.audit),
     )
     worked = session.work_through(
         options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json, options.verbose
     )
+    if not (worked.interrupted or options.skip_examination):
+        for name in frontier.examine(options.out, wanted, options.scale, options.audit):
+            if options.verbose:
+                print(f"examined {name}", file=sys.stderr, flush=True)
     export(options)
     found = frontier.summary(records.read(options.out), wanted, options.scale)
     store.write_json(options.out / "frontier.json", found)

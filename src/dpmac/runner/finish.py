@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,17 +110,12 @@ def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarr
     return np.concatenate(parts)
 
 
-Examine = Callable[[Loaded], list[dict[str, Any]]]
-"""What else is found out about the teams of a population: for each run, entries for its final.json."""
-
-
 def finish(
     folder: Path,
     out: Path,
     names: Mapping[tuple[Budget, int], str],
     episodes: int,
     facts: dict[str, Any],
-    examine: Examine | None = None,
 ) -> None:
     """Score a finished population, give each run a folder of its own under `out`, and remove the population's.
 
@@ -130,7 +125,6 @@ def finish(
     size = population.recorded_size(folder)
     found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
     watched = watch_all(loaded, size)
-    more = examine(loaded) if examine else [{}] * len(loaded.runs)
     weights, rows = jax.device_get(loaded.networks), store.read_metrics(folder)
     place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
@@ -152,7 +146,6 @@ def finish(
             "episodes": episodes,
             "return_at": {experiments.name_of(budget): float(values[index].mean()) for budget, values in found.items()},
             "information": information(mine.observations, mine.released) if mine.released.size else None,
-            **more[index],
             "population": {"name": folder.name, "runs": len(loaded.runs), **facts},
         }
         store.write_json(aside / "final.json", final)

@@ -1,7 +1,7 @@
 """A task's frontier from its finished runs: return against exact ε for every line, between silence and the limit."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,43 +13,43 @@ from dpmac.config import BadInput, RunConfig, to_json
 from dpmac.experiments import DELTA, ScaleName
 from dpmac.frontiers import CONFIDENCE, LINES, OVERHEARD, population_name
 from dpmac.privacy.loss import response_flip
-from dpmac.results import stats
+from dpmac.results import records, stats, store
 from dpmac.results.records import Record, Results
 from dpmac.runner import audit, eavesdrop, gap, train
-from dpmac.runner.population import Loaded
+from dpmac.runner.population import Loaded, load
 from dpmac.tasks import Task, references
 
 CURVE = np.geomspace(0.1, 30, 41)
 """Where the limit is drawn, in ε."""
 
 
-def examine(loaded: Loaded, scale: ScaleName, audited: int = 0) -> list[dict[str, Any]]:
-    """What is found out about each finished team besides its return: what an eavesdropper tells of its secrets, where
-    its symbols lose, and if asked for a lower bound on its ε from so many transcripts."""
-    if not protocol.find(loaded.config.method).speaks:
-        return [{}] * len(loaded.runs)
-    confidence = privacy.family_confidence(len(LINES), CONFIDENCE)
-    episodes = OVERHEARD[scale]
-    found = [
-        {"eavesdropper": heard, "gap": lost}
-        for heard, lost in zip(
-            eavesdrop.eavesdrop(loaded, episodes, confidence=confidence),
-            gap.gaps(loaded, min(episodes, gap.EPISODES)),
-            strict=True,
-        )
+def examine(out: Path, wanted: Mapping[str, RunConfig], scale: ScaleName, audited: int = 0) -> Iterator[str]:
+    """Find out about each finished team what has not been found out yet, and say its name.
+
+    That is what an eavesdropper tells of its secrets, where its symbols lose, and if asked for a lower bound on its ε
+    from so many transcripts. It is added to the run's final.json, so that a kill loses the run in hand at most. All
+    verdicts of a frontier hold together with its confidence.
+    """
+    names = [
+        name
+        for population, config in wanted.items()
+        for name in experiments.run_names(population, config).values()
+        if protocol.find(config.method).speaks
     ]
-    if audited:
-        each = privacy.family_confidence(len(loaded.runs), confidence)
-        found = [entry | {"audit": audit_of(alone(loaded, index), audited, each)} for index, entry in enumerate(found)]
-    return found
-
-
-def alone(loaded: Loaded, index: int) -> Loaded:
-    """One run of a population as a population of its own."""
-    run = loaded.runs[index]
-    networks, level = jax.tree.map(lambda leaf: leaf[index : index + 1], (loaded.networks, loaded.level))
-    config = dataclasses.replace(loaded.config, budgets=(run.budget,), seeds=(run.seed,))
-    return loaded._replace(config=config, runs=[run], networks=networks, level=level)
+    confidence = privacy.family_confidence(len(names), CONFIDENCE)
+    for name in names:
+        folder = out / "runs" / name
+        final = store.read_json(folder / "final.json") if records.finished(folder) else {}
+        if not final or ("eavesdropper" in final and (not audited or "audit" in final)):
+            continue
+        loaded, found = load(folder), {}
+        if "eavesdropper" not in final:
+            (found["eavesdropper"],) = eavesdrop.eavesdrop(loaded, OVERHEARD[scale], confidence=confidence)
+            (found["gap"],) = gap.gaps(loaded, min(OVERHEARD[scale], gap.EPISODES))
+        if audited:
+            found["audit"] = audit_of(loaded, audited, confidence)
+        store.write_json(folder / "final.json", final | found)
+        yield name
 
 
 def audit_of(loaded: Loaded, episodes: int, confidence: float) -> list[dict[str, Any]]:

@@ -82,8 +82,6 @@ class Options:
     """Programs compiled side by side; 0: half of the cores."""
     after_each: Callable[[], None] = lambda: None
     """Called when the runs of a population have got their folders, beside training."""
-    examine: finish.Examine | None = None
-    """What else is to be found out about finished teams, beside training."""
 
 
 # Planning -------------------------------------------------------------------------------------------------------------
@@ -191,7 +189,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
         return options.time_limit - (time.monotonic() - began)
 
     def end(job: Job, facts: dict[str, Any]) -> None:
-        finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts, options.examine)
+        finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts)
         options.after_each()
 
     pool = ThreadPoolExecutor(compilers)

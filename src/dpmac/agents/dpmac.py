@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.layers import Linear
-from dpmac.agents.protocol import Protocol, Sizes, masked_softmax
+from dpmac.agents.layers import Linear, with_bias
+from dpmac.agents.protocol import Protocol, Sizes, inner, masked_softmax
 
 MIN_LOG_DEVIATION, MAX_LOG_DEVIATION = -5.0, 2.0
 
@@ -72,17 +72,3 @@ class Dpmac(Protocol):
 
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
         return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}
-
-
-def inner(left: Array, right: Array) -> Array:
-    """Products (i, j) of the rows of left (i, d) and right (j, d).
-
-    Accelerators are slow at many small matrix products. On CPUs XLA crashes over the sum, for one run of three agents.
-    """
-    return left @ right.T if jax.default_backend() == "cpu" else jnp.sum(left[:, None] * right, axis=-1)
-
-
-def with_bias(layer: Linear) -> Array:
-    """The layer as one matrix (inputs + 1, outputs) for inputs that end in a 1: the bias's gradient is then part of a
-    product, and no sum over all rows, at which accelerators are slow where outputs are few."""
-    return jnp.concatenate([layer.weight, layer.bias[None]])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -91,6 +92,14 @@ class Protocol(eqx.Module):
     def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
         """Numbers worth watching in training, besides those of the channel."""
         return {}
+
+
+def inner(left: Array, right: Array) -> Array:
+    """Products (i, j) of the rows of left (i, d) and right (j, d).
+
+    Accelerators are slow at many small matrix products. On CPUs XLA crashes over the sum, for one run of three agents.
+    """
+    return left @ right.T if jax.default_backend() == "cpu" else jnp.sum(left[:, None] * right, axis=-1)
 
 
 def masked_softmax(scores: Array, mask: Array) -> Array:

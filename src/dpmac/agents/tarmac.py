@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.layers import Linear
-from dpmac.agents.protocol import Protocol, Sizes, masked_softmax
+from dpmac.agents.layers import Linear, with_bias
+from dpmac.agents.protocol import Protocol, Sizes, inner, masked_softmax
 
 
 class Tarmac(Protocol):
@@ -50,11 +50,13 @@ class Tarmac(Protocol):
 
     def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
         # One's own message needs no channel, so it is neither late nor noisy.
-        everybody = jnp.concatenate([self.message(memory)[None], inbox])
+        both = jnp.concatenate([with_bias(self.message), with_bias(self.query)], axis=-1)
+        own, query = jnp.split(jnp.concatenate([memory, jnp.ones(1)]) @ both, [self.message.weight.shape[-1]])
+        everybody = jnp.concatenate([own[None], inbox])
         arrived = jnp.concatenate([jnp.ones(1, bool), mask])
         signatures, values = everybody[:, : self.signature], everybody[:, self.signature :]
-        scores = signatures @ self.query(memory) / jnp.sqrt(max(self.signature, 1))
-        return masked_softmax(scores, arrived) @ values
+        scores = inner(signatures, query[None])[:, 0] / jnp.sqrt(max(self.signature, 1))
+        return inner(values.T, masked_softmax(scores, arrived)[None])[:, 0]
 
     def ponder(self, heard: Array, memory: Array) -> Array:
         """h′ = tanh(W·[c, h]), from which the next round of the same step is spoken and heard."""

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint types format bench clean
+.PHONY: demo test test-all lint types format docs bench clean
 
 demo: $(READY)
 	$(BIN)/dpmac demo --out demo
@@ -24,6 +24,10 @@ types: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The documentation as a site, in site/.
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
 
 # Speed beside others, who bring torch along: an environment of its own.
 bench: .venv-bench/.ready

@@ -5,12 +5,12 @@ import sys
 
 import imageio.v3
 import pytest
-from pages import DOCS, blocks, play
 
 from dpmac.agents import commnet
 from dpmac.agents.protocol import Protocol
 from dpmac.results import store
 from dpmac.runner import population
+from pages import DOCS, blocks, play
 
 PAGE = (DOCS / "extend.md").read_text()
 FILES = {block.title: block.text for block in blocks(PAGE) if block.title}

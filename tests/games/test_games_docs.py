@@ -1,19 +1,17 @@
 """What `docs/games.md` shows is what the package does."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 
 from dpmac.games import rounds
+from pages import DOCS, play
 
-PAGE = Path(__file__).parents[2] / "docs" / "games.md"
+PAGE = DOCS / "games.md"
 
 
 def test_the_example_runs_and_its_equilibria_are_found(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    names = {}
-    exec(code, names)
+    names = play(PAGE.read_text())
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == names["result"].guarantee
     assert [a.point for a in names["result"].equilibria.approximate] == [(0.0, 0.0), (1.0, 1.0)]

@@ -46,6 +46,7 @@ def test_resumed_run_is_bit_identical(tmp_path):
     assert told["claims"]["1"][0]["valid"]
 
 
+@pytest.mark.large  # docs/extend.md does the same in every run of the tests
 def test_an_environment_that_is_not_mpe_goes_all_the_way(tmp_path, capfd):
     folder = tmp_path / "run"
     assert cli.main([*PURSUIT, "--out", str(folder)]) == 0

@@ -1,0 +1,106 @@
+"""Pages of documentation as programs: every block of code in them is run, in order, in one folder."""
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpmac import cli
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+DATA = {"json", "text", "csv"}
+"""Languages of blocks that show something and cannot be run."""
+OTHERS = ("make", "pip", "git")
+"""Commands of others, which tests do not run."""
+
+TINY = {"hidden": 8, "message-hidden": 8, "message-size": 4, "batch": 4, "evaluations": 2, "evaluation-episodes": 2}
+SMALL: dict[str, dict[str, Any]] = {
+    "train": {**TINY, "steps": 800, "seeds": 1},
+    "evaluate": {"episodes": 8},
+    "watch": {"size": 64},
+    "tasks": {"episodes": 20},
+    "privacy audit": {"episodes": 200},
+    "privacy eavesdrop": {"episodes": 512},
+    "reproduce": {"scale": "smoke", "tasks": "ccn", "methods": "tarmac", "seeds": 1},
+    "frontier": {"scale": "smoke", "epsilon": 3, "seeds": 1, "lines": "held-symbol"},
+}
+"""What makes a command of the documentation small enough for a test."""
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file that it is (if it is one), and its text."""
+
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    """All fenced blocks of a page."""
+    return [Block(*found) for found in FENCE.findall(page)]
+
+
+def made_small(words: list[str]) -> list[str]:
+    """A command with its sizes replaced, or added, by those of `SMALL`."""
+    name = next((name for name in SMALL if words[: len(name.split())] == name.split()), "")
+    for option, value in SMALL.get(name, {}).items():
+        flag = f"--{option}"
+        if flag in words:
+            first = words.index(flag) + 1
+            last = next((i for i in range(first, len(words)) if words[i].startswith("--")), len(words))
+            words = [*words[:first], str(value), *words[last:]]
+        else:
+            words = [*words, flag, str(value)]
+    return words
+
+
+def output_of(command: str, small: bool) -> str:
+    """What a command prints; it must succeed."""
+    program, *words = shlex.split(command)
+    assert program == "dpmac", command
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        assert cli.main(made_small(words) if small else words) == 0, command
+    return text.getvalue()
+
+
+def run_console(block: Block, small: bool) -> None:
+    """Run the lines that begin with a prompt; the others must be among what the last one printed."""
+    shown = ""
+    for line in block.text.splitlines():
+        if not line.startswith("$ "):
+            assert line in shown.splitlines(), f"the page shows {line!r}, the command printed\n{shown}"
+        elif line.split()[1] not in OTHERS:
+            shown = output_of(line[2:], small)
+
+
+def run_python(block: Block, names: dict[str, Any]) -> None:
+    """Run statements, or an interactive session whose answers must be right; a file is only written."""
+    if block.title:
+        Path(block.title).write_text(block.text)
+    elif block.text.startswith(">>>"):
+        session = doctest.DocTestParser().get_doctest(block.text, names, "page", None, None)
+        session.globs = names
+        told = io.StringIO()
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=told.write, clear_globs=False)
+        assert not told.getvalue(), told.getvalue()
+    else:
+        exec(compile(block.text, "<page>", "exec"), names)
+
+
+def play(page: str, small: bool = True) -> dict[str, Any]:
+    """Run all blocks of a page in the working directory; the names that its Python has defined."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(page):
+        if block.language == "console":
+            run_console(block, small)
+        elif block.language == "python":
+            run_python(block, names)
+        else:
+            assert block.language in DATA, f"a block of language {block.language!r} cannot be run"
+    return names

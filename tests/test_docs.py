@@ -1,0 +1,96 @@
+"""The documentation: it builds, its links lead somewhere, and everything in it that can be run is run."""
+
+import re
+import shlex
+import subprocess
+import sys
+import typing
+
+import numpy as np
+import pytest
+import tyro
+
+from dpmac import config, privacy
+from dpmac.agents import channel
+from dpmac.cli import completion
+from dpmac.runner import voice
+from pages import DOCS, ROOT, blocks, play
+
+PAGES = sorted(DOCS.glob("*.md"))
+OWN, LONG = {"extend"}, {"reproduction", "frontier"}
+"""Pages that another test plays, and looks closer; pages whose commands take their time even when they are small."""
+PLAYED = [
+    pytest.param(page, marks=pytest.mark.large if page.stem in LONG else (), id=page.stem)
+    for page in PAGES
+    if page.stem not in OWN and blocks(page.read_text())
+]
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A folder of a user, as an installed command sees it."""
+    before = set(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PLAYED)
+def test_every_block_of_code_runs(page, outside):
+    play(page.read_text())
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.stem)
+def test_every_command_in_a_sentence_can_be_parsed(page):
+    commands = completion.described()
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for found in re.findall(r"`dpmac ([a-z][^`]*)`", text):
+        words = shlex.split(found)
+        name = next((name for name in commands if words[: len(name.split())] == name.split()), None)
+        assert name is not None or words[0] in completion.groups_of(commands), found
+        given = words[len(name.split()) :] if name else []
+        if name and any(word.startswith("-") for word in given):
+            needs_out = "out" in commands[name].options.__annotations__ and "--out" not in given
+            out = ["--out", "somewhere.html"] if needs_out else []
+            tyro.cli(commands[name].options, args=[*given, *out], config=(tyro.conf.FlagCreatePairsOff,))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: page.stem)
+def test_links_and_pictures_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert "://" not in link, f"{link}: nothing is loaded from elsewhere"
+        assert (page.parent / link).exists(), link
+
+
+def test_every_page_is_in_the_navigation():
+    nav = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(nav) == sorted(page.name for page in PAGES)
+
+
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = {page.stem for page in tmp_path.glob("*.html")}
+    assert pages >= {page.stem for page in PAGES}
+    for page in tmp_path.glob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', page.read_text())
+        assert not loaded, f"{page.name} loads {loaded}"
+    reference = (tmp_path / "reference.html").read_text()
+    for name in ("dpmac.runner.deploy.load", "dpmac.privacy.accounting.calibrate", "dpmac.tasks.base.Task"):
+        assert f'id="{name}"' in reference
+
+
+@pytest.mark.parametrize("name", typing.get_args(config.Mechanism))
+def test_every_mechanism_has_a_class_a_price_and_a_twin_for_deployment(name):
+    """What the page on extensions asks of a new one."""
+    spec = config.Channel(mechanism=name)
+    assert name in channel.MECHANISMS
+    noise = privacy.calibrate(spec, 1.0, 1e-4, horizon=3)
+    assert privacy.epsilon(privacy.Release(spec, noise, horizon=3), 1e-4) == pytest.approx(1.0, rel=1e-3)
+    size = channel.mechanism(spec, 8).size
+    sent = voice.privatised(spec, np.arange(size), noise, voice.Entropy())
+    assert sent.shape == (size,)

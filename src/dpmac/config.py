@@ -37,6 +37,10 @@ def whole(value: object, least: int, most: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least and (most is None or value <= most)
 
 
+def check_seed(seed: int) -> None:
+    require(whole(seed, 0, 2**32 - 1), f"seed must lie in [0, 2^32), not {seed}")
+
+
 def check_choice(name: str, value: object, choices: Any) -> None:
     allowed = typing.get_args(choices)
     require(value in allowed, f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")

@@ -209,7 +209,7 @@ class Pace(NamedTuple):
         """The scale's learning on a task at this pace, which a variant may change."""
         updates = change.get("updates_per_episode", self.updates_per_episode) * self.episodes
         require(
-            updates >= 1 and updates == round(updates),
+            1 <= updates < math.inf and updates == round(updates),
             f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
         )
         share = HORIZONS[task] * self.episodes

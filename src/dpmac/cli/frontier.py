@@ -127,7 +127,7 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     from dpmac import tasks
     from dpmac.cli import progress
 
-    progress.check_loudness(options.quiet, options.verbose)
+    progress.check_work(options)
     require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
     require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
     named = options.export is None or options.export.name.endswith(".json.gz")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpmac import cli
-from dpmac.config import BadInput, require
+from dpmac.config import BadInput, check_seed, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +70,7 @@ def binary_sums(argv: Sequence[str]) -> None:
 
     example = "dpmac games binary-sums --agents 5 --epsilon 1 --plot sums.png"
     options = cli.parse(BinarySums, argv, "dpmac games binary-sums", example)
+    check_seed(options.seed)
     require(not (options.epsilon and options.p), "give either --epsilon or --p, not both")
     require(
         not options.bits or len(options.bits) == options.agents, f"--bits needs {options.agents} bits, one an agent"
@@ -298,6 +299,7 @@ def rounds(argv: Sequence[str]) -> None:
 
     example = "dpmac games rounds --agents 3 --savings 1 0.3 2 --horizon 5 --discount 0.9"
     options = cli.parse(RoundsOptions, argv, "dpmac games rounds", example)
+    check_seed(options.seed)
     n = options.agents
     require(len(options.savings) in (1, n), f"--savings must be one number or one for each of {n} agents")
     require(options.deviations >= 1, f"--deviations must be at least 1, not {options.deviations}")

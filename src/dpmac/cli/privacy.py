@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from dpmac import cli
-from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, require
+from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, check_seed, require
 
 if TYPE_CHECKING:
     from dpmac.privacy.audit import Bound, Canary, Sampler
@@ -178,6 +178,7 @@ def audit(argv: Sequence[str]) -> None:
 
     example = "dpmac privacy audit runs/ccn    or    dpmac privacy audit --epsilon 1 --accountant paper"
     options = cli.parse(Audit, argv, "dpmac privacy audit", example)
+    check_seed(options.seed)
     if options.folder is not None:
         audit_run(options, options.folder)
         return
@@ -273,6 +274,7 @@ class Eavesdrop:
 
 def eavesdrop(argv: Sequence[str]) -> None:
     options = cli.parse(Eavesdrop, argv, "dpmac privacy eavesdrop", "dpmac privacy eavesdrop runs/ccn --json")
+    check_seed(options.seed)
     from dpmac.cli import progress
     from dpmac.runner import eavesdrop, population
 

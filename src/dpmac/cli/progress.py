@@ -42,6 +42,16 @@ def check_loudness(quiet: bool, verbose: bool) -> None:
     require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
 
+def check_work(options: Any) -> None:
+    """Bad input unless the options of a scheduler's work can be followed."""
+    check_loudness(options.quiet, options.verbose)
+    seconds = options.checkpoint_seconds
+    require(seconds >= 0, f"checkpoint-seconds must be at least 0, not {seconds:g}")
+    for name in ("most_at_once", "compilers"):
+        value = getattr(options, name)
+        require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
+
+
 def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger], verbose: bool = False) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)

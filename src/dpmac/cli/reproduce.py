@@ -125,7 +125,7 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
     for method in options.methods:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
-    progress.check_loudness(options.quiet, options.verbose)
+    progress.check_work(options)
     require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
     require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
     require(options.episodes >= 1, f"episodes must be a whole number from 1, not {options.episodes}")

@@ -1,5 +1,6 @@
 """`dpmac train`: every budget and every seed of a configuration as one population."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ class Train:
         progress.check_loudness(self.quiet, self.verbose)
         updates = self.updates_per_episode * self.episodes
         require(
-            updates >= 1 and updates == round(updates),
+            1 <= updates < math.inf and updates == round(updates),
             f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
         )
         method = protocol.find(self.method)

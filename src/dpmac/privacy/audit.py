@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betaincinv, chdtr, chdtrc, kolmogorov, ndtr, ndtri
 
-from dpmac.config import Release, require, whole
+from dpmac.config import Release, check_seed, require, whole
 from dpmac.privacy import loss as losses
 from dpmac.privacy.accounting import check_delta
 
@@ -200,4 +200,5 @@ def check_audit(delta: float, episodes: int, confidence: float, seed: int) -> np
     check_delta(delta)
     require(whole(episodes, 50), f"episodes must be a whole number from 50, not {episodes}")
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
+    check_seed(seed)
     return np.random.default_rng(seed)

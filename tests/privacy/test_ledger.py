@@ -238,3 +238,11 @@ def test_a_killed_sender_has_charged_all_that_it_sent(path, tmp_path):
 @pytest.mark.large
 def test_a_sender_killed_a_hundred_times_has_charged_all_that_it_sent(path, tmp_path):
     survives_kills(path, tmp_path / "sent", kills=100)
+
+
+def test_a_number_that_fell_over_on_the_disk_is_noticed(path):
+    ledger = Ledger(path, [10.0], 1e-4)
+    ledger.charge({0: EPISODE}, times=3)
+    path.write_text(path.read_text().replace('"times": 3', '"times": 1'))
+    with pytest.raises(BadInput, match="seal"):
+        ledger.spent(0)

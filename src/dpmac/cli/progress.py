@@ -1,18 +1,20 @@
 """What a person sees of a run while it trains, and where else its numbers go."""
 
+import importlib.util
 import os
 import signal
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
 
-from dpmac.config import BadInput, require
+from dpmac.config import require
 from dpmac.results import store
 from dpmac.results.store import Metric
 
@@ -136,46 +138,56 @@ def clock(seconds: float) -> str:
 
 def loggers(folder: Path, tensorboard: bool, wandb: bool) -> list[Logger]:
     """Where numbers go besides metrics.csv; a failure there is told once and never stops training."""
+    wanted = {
+        "tensorboard": ("tensorboardX", "TensorBoard", tensorboard),
+        "wandb": ("wandb", "Weights & Biases", wandb),
+    }
+    makers = {"tensorboard": to_tensorboard, "wandb": to_wandb}
     found = []
-    if tensorboard:
-        try:
-            from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise BadInput("--tensorboard needs the extra: pip install 'dpmac[tensorboard]'") from None
-        writer = SummaryWriter(str(folder / "events"))
-
-        def to_tensorboard(rows: list[Metric]) -> None:
-            for row in rows:
-                writer.add_scalar(f"{row.name}/epsilon-{row.budget}/seed-{row.seed}", row.value, row.step)
-            writer.flush()
-
-        found.append(forgiving("TensorBoard", to_tensorboard))
-    if wandb:
-        try:
-            import wandb as service  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise BadInput("--wandb needs the extra: pip install 'dpmac[wandb]'") from None
-
-        def to_wandb(rows: list[Metric]) -> None:
-            if service.run is None:
-                service.init(project="dpmac", name=folder.name, dir=str(folder))
-            values = {f"{row.name}/epsilon-{row.budget}/seed-{row.seed}": row.value for row in rows}
-            service.log(values, step=rows[0].step)
-
-        found.append(forgiving("Weights & Biases", to_wandb))
+    for extra, (module, name, asked) in wanted.items():
+        if asked:
+            there = importlib.util.find_spec(module) is not None
+            require(there, f"--{extra} needs the extra: pip install 'dpmac[{extra}]'")
+            found.append(forgiving(name, partial(makers[extra], folder)))
     return found
 
 
-def forgiving(name: str, log: Logger) -> Logger:
-    """A logger whose first failure is told and ends it."""
-    alive = True
+def to_tensorboard(folder: Path) -> Logger:
+    from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
+
+    writer = SummaryWriter(str(folder / "events"))
+
+    def log(rows: list[Metric]) -> None:
+        for row in rows:
+            writer.add_scalar(f"{row.name}/epsilon-{row.budget}/seed-{row.seed}", row.value, row.step)
+        writer.flush()
+
+    return log
+
+
+def to_wandb(folder: Path) -> Logger:
+    import wandb  # pyright: ignore[reportMissingImports]
+
+    wandb.init(project="dpmac", name=folder.name, dir=str(folder))
+
+    def log(rows: list[Metric]) -> None:
+        values = {f"{row.name}/epsilon-{row.budget}/seed-{row.seed}": row.value for row in rows}
+        wandb.log(values, step=rows[0].step)
+
+    return log
+
+
+def forgiving(name: str, make: Callable[[], Logger]) -> Logger:
+    """A logger, made when it is first used, whose first failure is told and ends it."""
+    log, alive = None, True
 
     def attempt(rows: list[Metric]) -> None:
-        nonlocal alive
+        nonlocal log, alive
         if alive:
             try:
+                log = log or make()
                 log(rows)
-            except Exception as error:  # whatever a service does must not stop training
+            except (Exception, SystemExit) as error:  # whatever a service does must not stop training
                 alive = False
                 print(f"warning: {name} failed and is left alone from here on: {error}", file=sys.stderr)
 

@@ -213,9 +213,9 @@ def run(argv: Sequence[str]) -> None:
     from dpmac.runner import population
 
     progress.use_cache()
+    logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     program = population.create(options.out, config)
     progress.warn(options.out, program.task)
-    logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
     summary = progress.summary(options.out, program.task.reward_unit)

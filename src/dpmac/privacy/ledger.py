@@ -9,6 +9,7 @@ Neighbours are two inputs of one agent over everything that was charged to it.
 """
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dpmac.config import BadInput, Release, from_json, require, to_json
 from dpmac.privacy import accounting
@@ -23,6 +25,11 @@ from dpmac.privacy import loss as losses
 
 Spent = list[Counter[Release]]
 """For each agent, how often each kind of release was charged."""
+
+
+def seal(data: Any) -> str:
+    """A digest of a ledger's data: a bit that fell over on a disk must not make a number of releases smaller."""
+    return hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 class BudgetSpent(RuntimeError):
@@ -112,12 +119,14 @@ class Ledger:
     def _read(self) -> Spent:
         try:
             data = json.loads(self.path.read_text())
+            if data.pop("seal") != seal(data):
+                raise ValueError("what it says and its seal differ")
             limits = tuple(map(float, data["epsilon"])), float(data["delta"])
             accounts = [
                 Counter({from_json(Release, item["release"]): int(item["times"]) for item in account})
                 for account in data["accounts"]
             ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadInput(f"{self.path} is no ledger that can be trusted ({error}); nothing may be released") from None
         same = limits == (self.epsilon, self.delta) and len(accounts) == len(self.epsilon)
         require(same, f"{self.path} was begun with other limits: epsilon {limits[0]}, delta {limits[1]}")
@@ -129,7 +138,7 @@ class Ledger:
         data = to_json({"epsilon": self.epsilon, "delta": self.delta, "accounts": listed})
         aside = self.path.with_name(self.path.name + ".new")
         with open(aside, "w") as file:
-            json.dump(data, file, allow_nan=False)
+            json.dump({**data, "seal": seal(data)}, file, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, self.path)

@@ -8,6 +8,7 @@ episodes.json    example episodes with everything that was said, for one seed of
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +89,8 @@ def read_run(folder: Path) -> Record:
     for row in rows:
         metrics[row.name][place[row.step]] = row.value
     episodes = folder / "episodes.json"
-    return Record(
+    return sound(
+        folder,
         folder.name,
         store.load_config(folder),
         store.read_json(folder / "privacy.json"),
@@ -98,6 +100,17 @@ def read_run(folder: Path) -> Record:
         store.read_json(folder / "final.json"),
         store.read_json(episodes) if episodes.exists() else [],
     )
+
+
+def sound(where: Path, name: str, *parts: Any) -> Record:
+    """A record of these parts; bad input unless what everybody reads is there."""
+    record = Record(name, *parts)
+    objects = (record.privacy, record.reference, record.final)
+    whole = all(isinstance(part, dict) for part in objects) and isinstance(
+        record.final.get("return_mean"), (int, float)
+    )
+    require(whole and len(record.steps) > 0 and "return" in record.metrics, f"{where}: run {name} is damaged")
+    return record
 
 
 def read(folder: Path) -> Results:
@@ -144,20 +157,24 @@ def unpack(path: Path) -> Results:
     """Read what `pack` wrote."""
     try:
         data = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError, gzip.BadGzipFile) as error:
+        require(isinstance(data, Mapping) and data.get("format") == FORMAT, f"{path} is not a file of results")
+        return Results({name: unpacked(path, name, item) for name, item in data["runs"].items()}, data["slices"])
+    except BadInput:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise BadInput(f"{path} is damaged: {error}") from None
-    require(isinstance(data, Mapping) and data.get("format") == FORMAT, f"{path} is not a file of results")
-    runs = {
-        name: Record(
-            name,
-            from_json(RunConfig, item["config"]),
-            item["privacy"],
-            item["reference"],
-            np.array(item["steps"]),
-            {key: np.array(values, float) for key, values in item["metrics"].items()},
-            item["final"],
-            item["episodes"],
-        )
-        for name, item in data["runs"].items()
-    }
-    return Results(runs, data["slices"])
+
+
+def unpacked(path: Path, name: str, item: Mapping[str, Any]) -> Record:
+    """One run of a file."""
+    return sound(
+        path,
+        name,
+        from_json(RunConfig, item["config"]),
+        item["privacy"],
+        item["reference"],
+        np.array(item["steps"]),
+        {key: np.array(values, float) for key, values in item["metrics"].items()},
+        item["final"],
+        item["episodes"],
+    )

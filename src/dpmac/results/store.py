@@ -138,13 +138,13 @@ def read_metrics(folder: Path) -> list[Metric]:
     path = folder / "metrics.csv"
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
     try:
+        lines = path.read_text().split("\n")[:-1]
         return [
             Metric(int(step), budget, int(seed), name, float(value))
             for step, budget, seed, name, value in csv.reader(lines[1:])
         ]
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise BadInput(f"{path} is damaged: {error}") from None
 
 

@@ -1,0 +1,140 @@
+"""Trouble from outside: other processes, unwritable folders, clocks that go backwards, services that fail."""
+
+import importlib.util
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "runner"))
+from tiny import OPTIONS, begin, contents, dpmac, train
+
+from dpmac import cli
+from dpmac.results import store
+from dpmac.runner import population
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("surroundings") / "run"
+    train(folder)
+    return folder
+
+
+def test_a_second_process_on_a_run_is_refused_and_the_first_goes_on(finished, tmp_path):
+    begin(tmp_path / "run", pieces=1)
+    before = contents(tmp_path / "run")
+    with store.locked(tmp_path / "run"):
+        second = dpmac("resume", tmp_path / "run", "--quiet")
+        out, error = second.communicate()
+        assert second.returncode == 2
+        assert error.strip() == f"dpmac: another process is at work on {tmp_path / 'run'}"
+        assert not out
+        assert contents(tmp_path / "run") == before
+    for _ in population.train_folder(tmp_path / "run"):
+        pass
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", *OPTIONS, "--out", "/proc/nowhere/run", "--quiet"],
+        ["reproduce", "tarmac", "--scale", "smoke", "--tasks", "ccn", "--out", "/proc/nowhere"],
+        ["watch", "RUN", "--out", "/proc/nowhere/film.gif", "--size", "64"],
+        ["demo", "--out", "/proc/nowhere"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_folder_that_nobody_can_write_is_one_clear_line(command, finished, capfd):
+    """Not even root can write into /proc."""
+    assert cli.main([str(finished) if word == "RUN" else word for word in command]) in (1, 2)
+    error = capfd.readouterr().err
+    assert "Traceback" not in error
+    last = error.strip().splitlines()[-1]
+    assert last.startswith("dpmac: ")
+    assert "nowhere" in last
+
+
+def test_a_clock_that_runs_backwards_changes_nothing(finished, tmp_path, monkeypatch):
+    start, calls = time.time(), [0]
+
+    def backwards() -> float:
+        calls[0] += 1
+        return start - 3600 * calls[0]
+
+    monkeypatch.setattr(time, "time", backwards)
+    train(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+class Service:
+    """Weights & Biases or TensorBoard, failing where it is told to."""
+
+    def __init__(self, fails: str):
+        self.fails, self.calls = fails, 0
+
+    def attempt(self, what: str) -> None:
+        self.calls += 1
+        if what == self.fails:
+            raise SystemExit("no network") if what == "exit" else RuntimeError(f"{what} failed")
+
+    def modules(self) -> dict[str, types.ModuleType]:
+        wandb, board = types.ModuleType("wandb"), types.ModuleType("tensorboardX")
+        for module in (wandb, board):
+            module.__spec__ = types.SimpleNamespace(name=module.__name__)  # type: ignore[assignment]
+        wandb.init = lambda **_: (self.attempt("begin"), self.attempt("exit"))  # type: ignore[attr-defined]
+        wandb.log = lambda *_, **__: self.attempt("log")  # type: ignore[attr-defined]
+        board.SummaryWriter = lambda *_: self.begun()  # type: ignore[attr-defined]
+        return {"wandb": wandb, "tensorboardX": board}
+
+    def begun(self) -> "Service":
+        self.attempt("begin")
+        return self
+
+    def add_scalar(self, *_: object) -> None:
+        self.attempt("log")
+
+    def flush(self) -> None:
+        self.attempt("flush")
+
+
+@pytest.mark.parametrize(
+    ("flag", "fails"),
+    [
+        ("--wandb", "begin"),
+        ("--wandb", "exit"),
+        ("--wandb", "log"),
+        ("--tensorboard", "begin"),
+        ("--tensorboard", "flush"),
+    ],
+)
+def test_a_service_that_fails_never_stops_training(flag, fails, finished, tmp_path, monkeypatch, capfd):
+    service = Service(fails)
+    for name, module in service.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert cli.main(["train", *OPTIONS, "--out", str(tmp_path / "run"), "--quiet", flag]) == 0
+    error = capfd.readouterr().err
+    assert error.count("failed and is left alone from here on") == 1
+    assert service.calls > 0
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_a_service_that_works_gets_every_number(tmp_path, monkeypatch, capfd):
+    service = Service("never")
+    for name, module in service.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert cli.main(["train", *OPTIONS, "--out", str(tmp_path / "run"), "--quiet", "--tensorboard"]) == 0
+    assert service.calls == len(store.read_metrics(tmp_path / "run")) + 5 + 1
+    assert "left alone" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--wandb", "--tensorboard"])
+def test_a_service_that_is_not_installed_is_refused_before_anything_is_written(flag, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["train", *OPTIONS, "--out", str(tmp_path / "run"), flag]) == 2
+    assert f"pip install 'dpmac[{flag[2:]}]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

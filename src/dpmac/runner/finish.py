@@ -54,7 +54,8 @@ def watch(program: Program, teams: Team, level: Level) -> Watched:
         if spec.place == "sender" and spec.copies == 1 and spec.mechanism != "response":
             chance = team.draw(jax.random.split(key, 4)[1], WATCHED).channel  # the same draw as in the rollout
             noise = level.amount[:, None] * chance[:EXAMPLES]
-        return Watched(trace.episode.observations, trace.released, pick(trace, slice(EXAMPLES)), noise)
+        examples = jax.tree.map(checkpoint.data_of, pick(trace, slice(EXAMPLES)))  # NumPy knows no keys
+        return Watched(trace.episode.observations, trace.released, examples, noise)
 
     return jax.vmap(one)(teams, level)
 

@@ -152,7 +152,8 @@ def compiled(
                 return (state, observations, jax.tree.map(jnp.add, total, rewards)), None
 
             state = carry[0] if resets_itself else reset(reset_key)[0]
-            chosen = jax.random.randint(act_key, (horizon, episodes, agents), 0, actions)
+            lots = jax.random.uniform(act_key, (horizon, episodes, agents))
+            chosen = (actions * lots).astype(jnp.int32)
             return jax.lax.scan(one, (state, *carry[1:]), chosen)[0]
 
         key = jax.random.key(seed)

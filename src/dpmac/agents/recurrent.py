@@ -1,7 +1,6 @@
 """A gated recurrent unit over whole episodes, with a gradient of its own.
 
-The one that JAX derives keeps every gate of every step and adds up the weights' gradients step by step. Here only the
-memories are kept, gates are computed anew on the way back, and each weight's gradient is one product over all steps and
+The one that JAX derives adds up the weights' gradients step by step; here each is one product over all steps and
 episodes.
 """
 
@@ -16,12 +15,11 @@ from dpmac.agents import kernel
 
 def gates(from_input: Array, from_memory: Array) -> tuple[Array, Array, Array, Array]:
     """Reset, update and new (…, width), and the memory's part in new, from pre-activations (…, 3 · width)."""
-    x_reset, x_update, x_new = jnp.split(from_input, 3, axis=-1)
-    h_reset, h_update, h_new = jnp.split(from_memory, 3, axis=-1)
-    reset = jax.nn.sigmoid(x_reset + h_reset)
-    update = jax.nn.sigmoid(x_update + h_update)
-    new = jnp.tanh(x_new + reset * h_new)
-    return (*settled((reset, update, new)), h_new)
+    width = from_input.shape[-1] // 3
+    both, part = from_input[..., : 2 * width] + from_memory[..., : 2 * width], from_memory[..., 2 * width :]
+    reset, update = jnp.split(settled(0.5 * jnp.tanh(0.5 * both) + 0.5), 2, axis=-1)  # sigmoids, faster on CPUs
+    new = settled(jnp.tanh(from_input[..., 2 * width :] + reset * part))
+    return reset, update, new, part
 
 
 def settled(values: Any) -> Any:
@@ -40,22 +38,21 @@ def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
     """Memories (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs)."""
     if kernel.fits(weight, hidden, xs):
         return kernel.forward(kernel.extend_weight(weight, bias), hidden, kernel.extend(xs), keep=False)[0]
-    return scan_forward(hidden, xs @ weight + bias)
+    return scan_forward(hidden, xs @ weight + bias, keep=False)[0]
 
 
-def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Array, ...]]:
+def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Any, ...]]:
     if kernel.fits(weight, hidden, xs):
         extended = kernel.extend(xs)
         memories, before, kept = kernel.forward(kernel.extend_weight(weight, bias), hidden, extended, keep=True)
     else:
         extended = jnp.concatenate([xs, jnp.ones_like(xs[..., :1])], axis=-1)
-        kept = xs @ weight + bias
-        memories = scan_forward(hidden, kept)
+        memories, kept = scan_forward(hidden, xs @ weight + bias, keep=True)
         before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
     return memories, (weight, hidden, extended, before, kept)
 
 
-def recur_backward(residuals: tuple[Array, ...], gradient: Array) -> tuple[Array, Array, Array, Array]:
+def recur_backward(residuals: tuple[Any, ...], gradient: Array) -> tuple[Array, Array, Array, Array]:
     weight, hidden, extended, before, kept = residuals
     inputs, width = len(weight), len(hidden)
     by_kernel = kernel.fits(weight, hidden, extended)
@@ -68,32 +65,33 @@ def recur_backward(residuals: tuple[Array, ...], gradient: Array) -> tuple[Array
     return d_input[:-1], d_input[-1], product(before, deltas)[:, : 3 * width], d_xs
 
 
-def scan_forward(hidden: Array, projected: Array) -> Array:
-    """Memories (time, episode, width) from projected inputs (time, episode, 3 · width)."""
+def scan_forward(hidden: Array, projected: Array, keep: bool) -> tuple[Array, tuple[Array, ...]]:
+    """Memories (time, episode, width) from projected inputs (time, episode, 3 · width), and if they are to be kept the
+    gates behind them."""
 
-    def step(memory: Array, now: Array) -> tuple[Array, Array]:
-        _, update, new, _ = gates(now, memory @ hidden)
+    def step(memory: Array, now: Array) -> tuple[Array, tuple[Array, tuple[Array, ...]]]:
+        kept = gates(now, memory @ hidden)
+        _, update, new, _ = kept
         following = settled(new + update * (memory - new))
-        return following, following
+        return following, (following, kept if keep else ())
 
     empty = jnp.zeros((*projected.shape[1:-1], hidden.shape[0]), projected.dtype)
     return jax.lax.scan(step, empty, projected, unroll=unrolled())[1]
 
 
-def scan_backward(hidden: Array, before: Array, projected: Array, gradient: Array) -> Array:
+def scan_backward(hidden: Array, before: Array, kept: tuple[Array, ...], gradient: Array) -> Array:
     """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the memory's part in new, and new."""
 
-    def step(later: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
-        from_input, from_memory, memory, outer = now
-        reset, update, new, h_new = gates(from_input, from_memory)
+    def step(later: Array, now: tuple[Any, ...]) -> tuple[Array, Array]:
+        (reset, update, new, part), memory, outer = now
         total = later + outer
         d_new = total * (1 - update) * (1 - new**2)
         d_update = total * (memory - new) * update * (1 - update)
-        d_reset = d_new * h_new * reset * (1 - reset)
+        d_reset = d_new * part * reset * (1 - reset)
         deltas = settled(jnp.concatenate([d_reset, d_update, d_new * reset, d_new], axis=-1))
         return settled(total * update + deltas[..., : 3 * len(hidden)] @ hidden.T), deltas
 
-    inputs = (projected, before @ hidden, before, gradient)
+    inputs = (kept, before, gradient)
     return jax.lax.scan(step, jnp.zeros_like(before[0]), inputs, reverse=True, unroll=unrolled())[1]
 
 

@@ -96,12 +96,13 @@ def values(critics: Critic, observations: Array, actions: Array, recorded: Array
 
 def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
-    logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
+    observations = batch.observations[:-1] if learning.terminal_horizon else batch.observations
+    logits = networks.target_team.unroll(observations, batch.actions, chance, level)
     greedy = jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
-    recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions, logits.shape[-1]))
-    following = values(networks.target_critics, batch.observations, greedy, recorded)[1:]
+    recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions[: len(greedy) - 1], logits.shape[-1]))
+    following = values(networks.target_critics, observations, greedy, recorded)[1:]
     if learning.terminal_horizon:
-        following = following.at[-1].set(0.0)
+        following = jnp.concatenate([following, jnp.zeros_like(batch.rewards[:1])])
     return batch.rewards + learning.discount * following
 
 

@@ -27,7 +27,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "privacy audit": {"episodes": 200},
     "privacy eavesdrop": {"episodes": 512},
     "reproduce": {"scale": "smoke", "tasks": "ccn", "methods": "tarmac", "seeds": 1},
-    "frontier": {"scale": "smoke", "epsilon": 3, "seeds": 1, "lines": "held-symbol"},
+    "bench env": {"episodes": 1, "rounds": 1, "seconds": 0.01, "peers": "none"},
+    "bench train": {"tasks": "ccn", "populations": 1, "iterations": 1, "repeats": 1},
+    "frontier": {"scale": "smoke", "epsilon": 3, "seeds": 1, "lines": "response-once"},
 }
 """What makes a command of the documentation small enough for a test."""
 

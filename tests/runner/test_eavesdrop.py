@@ -208,6 +208,21 @@ def test_other_channels_have_no_symbols_to_look_at():
     assert gap.gaps(loud(Channel(), Budget((1.0,)))) == [None]
 
 
+def test_only_agents_that_have_a_secret_are_looked_at(tmp_path, monkeypatch, capsys):
+    """In this task agent 1 knows nothing, and answers."""
+    monkeypatch.chdir(tmp_path)
+    line = "frontier probe-listen --scale smoke --epsilon 1 --seeds 1 --lines response-once --json"
+    assert cli.main(line.split()) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert 0.5 <= row["gap"]["right"] <= 1
+    assert 0 <= row["gap"]["bits"] <= 1
+    (folder,) = (tmp_path / "frontiers/probe-listen/runs").iterdir()
+    loaded = population.load(folder)
+    nobody = {"secrets": np.full((8, 2), -1), "symbols": np.zeros((8, 2), int)}
+    monkeypatch.setattr(gap, "played", lambda *_: nobody)
+    assert gap.gaps(loaded, 8) == [None]
+
+
 def test_information_of_a_noisy_code():
     secrets, symbols = np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1])
     bits, right = gap.information(secrets, symbols)

@@ -25,8 +25,8 @@ class Frontier:
 
     task: tyro.conf.Positional[str]
     """A task by name, or your own as package.module:Name."""
-    out: Path
-    """Folder for the runs and what is made of them; one for each task."""
+    out: Path | None = None
+    """Folder for the runs and what is made of them, one for each task; by default frontiers/TASK."""
     scale: ScaleName = "quick"
     """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
     epsilon: tuple[float, ...] = EPSILONS
@@ -60,17 +60,33 @@ class Frontier:
     json: bool = False
     """Print the result as JSON."""
 
+    @property
+    def home(self) -> Path:
+        """Where everything is written."""
+        return self.out or Path("frontiers") / self.task.replace(":", ".")
+
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Frontier, argv, "dpmac frontier", EXAMPLE)
     wanted = wanted_of(options)
-    from dpmac.cli import progress, session
+    from dpmac.cli import progress
+    from dpmac.results import store
+
+    progress.use_cache()
+    with store.locked(options.home):
+        interrupted = trace(options, wanted, "dpmac frontier " + " ".join(argv))
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
+    """Train and examine what is missing, and show all there is; whether Ctrl-C came."""
+    from dpmac.cli import session
     from dpmac.results import records, store
     from dpmac.runner import frontier, schedule
 
-    progress.use_cache()
-    begun = time.monotonic()
-    jobs = schedule.plan(options.out, wanted)
+    begun, out = time.monotonic(), options.home
+    jobs = schedule.plan(out, wanted)
     how = schedule.Options(
         SCALES[options.scale].final_episodes,
         options.time_limit,
@@ -79,38 +95,30 @@ def run(argv: Sequence[str]) -> None:
         options.compilers,
         lambda: export(options),
     )
-    worked = session.work_through(
-        options.out, jobs, how, "dpmac frontier " + " ".join(argv), options.quiet or options.json, options.verbose
-    )
+    worked = session.work_through(out, jobs, how, command, options.quiet or options.json, options.verbose)
     if not (worked.interrupted or options.skip_examination):
-        for name in frontier.examine(options.out, wanted, options.scale, options.audit):
+        for name in frontier.examine(out, wanted, options.scale, options.audit):
             if options.verbose:
                 print(f"examined {name}", file=sys.stderr, flush=True)
     export(options)
-    found = frontier.summary(records.read(options.out), wanted, options.scale)
-    store.write_json(options.out / "frontier.json", found)
+    found = frontier.summary(records.read(out), wanted, options.scale)
+    store.write_json(out / "frontier.json", found)
     draw(options, found)
-    said = {
-        **found,
-        "out": str(options.out),
-        "trained_now": worked.runs,
-        "seconds_now": round(time.monotonic() - begun, 1),
-    }
+    said = {**found, "out": str(out), "trained_now": worked.runs, "seconds_now": round(time.monotonic() - begun, 1)}
     emit(said, options.json, lambda: text(said))
-    if worked.interrupted:
-        raise KeyboardInterrupt
+    return worked.interrupted
 
 
 def draw(options: Frontier, found: dict[str, Any]) -> None:
     """The pictures beside the data, and the page where asked."""
     from dpmac.figures import frontier
 
-    frontier.files(found, options.out)
+    frontier.files(found, options.home)
     if options.page is not None:
         name = f"frontier-{options.task}.svg"
         pictures = options.page.parent / "pictures"
         pictures.mkdir(parents=True, exist_ok=True)
-        (pictures / name).write_bytes((options.out / "frontier.svg").read_bytes())
+        (pictures / name).write_bytes((options.home / "frontier.svg").read_bytes())
         frontier.fill_page(options.page, found, f"pictures/{name}")
 
 
@@ -119,7 +127,7 @@ def export(options: Frontier) -> None:
     from dpmac.results import records
 
     if options.export is not None:
-        records.pack(records.read(options.out), options.export)
+        records.pack(records.read(options.home), options.export)
 
 
 def wanted_of(options: Frontier) -> dict[str, Any]:

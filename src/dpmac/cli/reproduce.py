@@ -62,10 +62,21 @@ class Reproduce:
 def run(argv: Sequence[str]) -> None:
     options = parse(Reproduce, argv, "dpmac reproduce", EXAMPLE)
     wanted = wanted_of(options)
-    from dpmac.cli import progress, session
-    from dpmac.runner import schedule
+    from dpmac.cli import progress
+    from dpmac.results import store
 
     progress.use_cache()
+    with store.locked(options.out):
+        interrupted = train(options, wanted, "dpmac reproduce " + " ".join(argv))
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def train(options: Reproduce, wanted: dict[str, Any], command: str) -> bool:
+    """Train what is missing, and draw all there is; whether Ctrl-C came."""
+    from dpmac.cli import session
+    from dpmac.runner import schedule
+
     begun = time.monotonic()
     jobs = schedule.plan(options.out, wanted)
     how = schedule.Options(
@@ -76,7 +87,6 @@ def run(argv: Sequence[str]) -> None:
         options.compilers,
         lambda: export(options),
     )
-    command = "dpmac reproduce " + " ".join(argv)
     worked = session.work_through(options.out, jobs, how, command, options.quiet or options.json, options.verbose)
     results = export(options)
     names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
@@ -93,8 +103,7 @@ def run(argv: Sequence[str]) -> None:
     if not options.skip_figures and summary["finished"] == summary["runs"]:
         draw(options.out / "figures", results)
     emit(summary, options.json, lambda: text(summary))
-    if worked.interrupted:
-        raise KeyboardInterrupt
+    return worked.interrupted
 
 
 def draw(folder: Path, results: Any) -> None:

@@ -102,7 +102,8 @@ def load_config(folder: Path) -> RunConfig:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder; a second process is refused."""
+    """Hold a folder of a run or of results; a second process is refused."""
+    require(not folder.exists() or folder.is_dir(), f"{folder} is not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as file:
         try:

@@ -44,8 +44,9 @@ def information(secrets: np.ndarray, symbols: np.ndarray) -> tuple[float, float]
     >>> information(np.array([0, 1, 0, 1]), np.array([2, 0, 2, 0]))
     (1.0, 1.0)
     """
-    counts = np.zeros((secrets.max() + 1, symbols.max() + 1))
-    np.add.at(counts, (secrets, symbols), 1)
+    (values, secret), (names, symbol) = (np.unique(facts, return_inverse=True) for facts in (secrets, symbols))
+    counts = np.zeros((len(values), len(names)))
+    np.add.at(counts, (secret, symbol), 1)
     joint = counts / len(secrets)
     apart = joint.sum(1, keepdims=True) * joint.sum(0)
     there = joint > 0
@@ -61,7 +62,8 @@ def applies(loaded: Loaded) -> bool:
 
 
 def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None]:
-    """For each run how well its agents tell and use what they are told; means over agents, on the common starts.
+    """For each run how well its agents tell and use what they are told; means over agents that have a secret, on the
+    common starts, and nothing where none has.
 
     bits, right: what the first symbol tells before any flip, and how often it names the secret by the best fixed code.
     right_after: the same as it left. right_in_view: how often one who sees what the others see can name the secret
@@ -75,9 +77,13 @@ def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None
         team, level = jax.tree.map(lambda leaf, i=index: leaf[i], (loaded.networks.team, loaded.level))
         never = level._replace(threshold=jnp.zeros_like(level.threshold))
         on, off = (jax.device_get(played(loaded.program, team, now, key, episodes)) for now in (level, never))
-        before = [information(off["secrets"][:, i], off["symbols"][:, i]) for i in range(team.agents)]
-        after = [information(on["secrets"][:, i], on["symbols"][:, i]) for i in range(team.agents)]
-        seen = [in_view(off, agent, loaded.config.channel.symbols) for agent in range(team.agents)]
+        knowing = [agent for agent in range(team.agents) if np.ptp(off["secrets"][:, agent])]
+        if not knowing:
+            found.append(None)
+            continue
+        before = [information(off["secrets"][:, i], off["symbols"][:, i]) for i in knowing]
+        after = [information(on["secrets"][:, i], on["symbols"][:, i]) for i in knowing]
+        seen = [in_view(off, agent, loaded.config.channel.symbols) for agent in knowing]
         seen = [right for right in seen if right is not None]
         found.append(
             {

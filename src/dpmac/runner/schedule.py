@@ -178,7 +178,10 @@ def spread_shapes(shapes: Any, place: Any) -> Any:
 
 
 def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
-    """Do the jobs, with a `Status` after each evaluation; ends early, everything saved, when the time is up."""
+    """Do the jobs, with a `Status` after each evaluation; ends early, everything saved, when the time is up.
+
+    Whoever plans and works holds `store.locked(out)` from before the one to after the other.
+    """
     began = time.monotonic()
     compilers = options.compilers or max(1, (os.cpu_count() or 2) // 2)
     (out / "runs").mkdir(parents=True, exist_ok=True)
@@ -193,7 +196,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
         options.after_each()
 
     pool = ThreadPoolExecutor(compilers)
-    with store.locked(out), ThreadPoolExecutor(1) as finisher:
+    with ThreadPoolExecutor(1) as finisher:
         ready = [pool.submit(prepare, job, options) for job in jobs]
         try:
             for index, job in enumerate(jobs):

@@ -1,6 +1,7 @@
 """Trouble from outside: other processes, unwritable folders, clocks that go backwards, services that fail."""
 
 import importlib.util
+import json
 import sys
 import time
 import types
@@ -37,6 +38,33 @@ def test_a_second_process_on_a_run_is_refused_and_the_first_goes_on(finished, tm
     for _ in population.train_folder(tmp_path / "run"):
         pass
     assert contents(tmp_path / "run") == contents(finished)
+
+
+REPRODUCE = ["reproduce", "nonprivate", "--scale", "smoke", "--tasks", "ccn", "--methods", "maddpg"]
+
+
+@pytest.mark.parametrize("command", [REPRODUCE, ["frontier", "ccn", "--scale", "smoke"]], ids=["reproduce", "frontier"])
+def test_a_second_process_on_results_is_refused_and_writes_nothing(command, tmp_path, capsys):
+    with store.locked(tmp_path / "out"):
+        assert cli.main([*command, "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.strip() == f"dpmac: another process is at work on {tmp_path / 'out'}"
+    assert contents(tmp_path / "out") == {}
+
+
+def test_reproduce_on_a_full_disk_ends_with_one_clear_line_and_goes_on_later(tmp_path):
+    line = [*REPRODUCE, "--out", tmp_path, "--checkpoint-seconds", "0", "--skip-figures", "--json"]
+    full = dpmac(*line, largest_file=40)  # small files fit, a checkpoint does not
+    _, error = full.communicate()
+    assert full.returncode == 1
+    assert "Traceback" not in error
+    last = error.strip().splitlines()[-1]
+    assert last.startswith("dpmac: ")
+    assert "File too large" in last
+    assert "jobs/ccn-maddpg" in last
+    again = dpmac(*line)
+    told, error = again.communicate()
+    assert again.returncode == 0, error
+    assert json.loads(told)["finished"] == json.loads(told)["runs"] == 2
 
 
 @pytest.mark.parametrize(

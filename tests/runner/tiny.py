@@ -1,9 +1,13 @@
 """Runs of the smallest size, and what they leave behind."""
 
 import hashlib
+import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -46,11 +50,29 @@ def begin(folder: Path, config: RunConfig = CONFIG, pieces: int = 2) -> None:
 
 
 def dpmac(*arguments: object, largest_file: int = 0) -> subprocess.Popen:
-    """`dpmac` in a process of its own; files may be limited to so many half kilobytes, as on a disk that is full."""
+    """`dpmac` in a process of its own; files may be limited to so many half kilobytes, as on a disk that is full.
+
+    It only reads the cache of compiled programs: what a killed process has half written there, JAX would not mend.
+    """
     call = [sys.executable, "-m", "dpmac", *map(str, arguments)]
     if largest_file:
         call = ["sh", "-c", f'ulimit -f {largest_file}; exec "$@"', "sh", *call]
-    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9"}
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def killed(arguments: Sequence[object], folder: Path, seconds: float, held: bool = True) -> bool:
+    """Kill `dpmac` so many seconds after it took hold of its folder, or after its start; whether it was alive then."""
+    lock = folder / "lock"
+    before = lock.stat().st_mtime_ns if lock.exists() else 0
+    process = dpmac(*arguments)
+    while held and process.poll() is None and not (lock.exists() and lock.stat().st_mtime_ns > before):
+        time.sleep(0.01)
+    time.sleep(seconds)
+    alive = process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return alive
 
 
 def contents(folder: Path) -> dict[str, str]:

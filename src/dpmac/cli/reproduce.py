@@ -142,7 +142,9 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
     require(named, f"an export is named NAME.json.gz, not {options.export}")
     names = targets(options.figures, options.with_ablations)
     pace = Pace(options.episodes, options.updates_per_episode)
-    return populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
+    wanted = populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
+    require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
+    return wanted
 
 
 def text(summary: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from scipy.stats import beta, binom
 from dpmac import privacy
 from dpmac.config import BadInput, Channel, Release
 from dpmac.privacy import audit, loss
-from dpmac.privacy.audit import audit_channel, audit_gaussian
+from dpmac.privacy.audit import audit_channel, audit_gaussian, audit_response
 
 DELTA = 1e-4
 
@@ -160,6 +160,58 @@ def test_canary_shows_nearly_all_of_a_response_episodes_epsilon():
     assert 0.5 <= bound.epsilon <= 1.05
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "horizon", "episodes"), [(1.0, 25, 30_000), (10.0, 25, 10_000), (10.0, 1, 200_000)]
+)
+def test_counting_right_symbols_shows_four_fifths_of_epsilon(epsilon, horizon, episodes):
+    channel = Channel("response")
+    release = Release(channel, privacy.calibrate(channel, epsilon, DELTA, horizon), horizon)
+    canary, sample = transcripts(release)
+    bound = audit_response(sample, DELTA, episodes, canary.direction, 0.99)
+    assert bound.method == "response"
+    assert 0.8 * epsilon <= bound.epsilon <= epsilon
+
+
+def test_bounds_from_right_symbols_keep_their_confidence():
+    channel = Channel("response")
+    release = Release(channel, privacy.calibrate(channel, 1.0, DELTA, 5), 5)
+    canary, sample = transcripts(release)
+    bounds = [audit_response(sample, DELTA, 200, canary.direction, 0.5, seed).epsilon for seed in range(200)]
+    assert np.mean([bound > 1.0 for bound in bounds]) <= 0.5
+    assert max(bounds) > 0
+
+
+def test_symbols_that_tell_nothing_show_nothing():
+    def blind(side, episodes, rng):
+        return np.eye(3)[rng.integers(3, size=(episodes, 4))]
+
+    direction = np.eye(3)[[0, 1, 2, 0]] - np.eye(3)[[1, 2, 0, 2]]
+    assert audit_response(blind, DELTA, 1000, direction).epsilon == 0
+
+
+def test_symbols_that_are_always_right_show_as_much_as_their_number_can():
+    def open_(side, episodes, rng):
+        return np.repeat(np.eye(3)[None, [side]], episodes, axis=0)
+
+    few, many = (audit_response(open_, DELTA, count, np.array([[1.0, -1.0, 0.0]])).epsilon for count in (100, 10_000))
+    assert 3 < few < many - 4
+
+
+def test_flips_that_come_together_fall_back_to_the_distribution_free_bound():
+    def together(side, episodes, rng):
+        kept = rng.random((episodes, 1)) < 0.7
+        return np.eye(3)[np.where(kept, side, 1 - side) * np.ones((1, 6), int)]
+
+    bound = audit_response(together, DELTA, 2000, np.tile([1.0, -1.0, 0.0], (6, 1)))
+    assert bound.method == "distribution-free"
+    assert 0.5 < bound.epsilon < math.log(0.7 / 0.3)
+
+
+def test_sides_that_say_the_same_cannot_be_told_apart():
+    with pytest.raises(BadInput, match="nothing to tell apart"):
+        audit_response(lambda side, n, rng: np.zeros((n, 1, 3)), DELTA, 100, np.zeros((1, 3)))
+
+
 def test_a_statistic_can_be_learnt():
     release = Release(Channel(), privacy.calibrate(Channel(), 5.0, DELTA, 4), 4)
     _, sample = transcripts(release, size=2)
@@ -209,8 +261,11 @@ def test_audit_refutes_a_flip_probability_that_is_too_small():
     channel = Channel("response", period=0)
     release = Release(channel, privacy.calibrate(channel, 1.0, DELTA), 1)
     canary, sample = transcripts(release, "flip probability times (k-1)/k")
-    bound = audit_channel(sample, DELTA, 100_000, 0.99, audit.matched(canary.direction))
-    assert audit.verdict(1.0, bound)["verdict"] == "refuted"
+    for bound in (
+        audit_channel(sample, DELTA, 100_000, 0.99, audit.matched(canary.direction)),
+        audit_response(sample, DELTA, 100_000, canary.direction, 0.99),
+    ):
+        assert audit.verdict(1.0, bound)["verdict"] == "refuted"
 
 
 def test_audit_refutes_epsilon_of_a_message_claimed_for_an_episode():

@@ -218,9 +218,13 @@ def audit_shipped(options: Audit, release: Release, confidence: float) -> "Bound
 
     canary = privacy.canary(release, options.size)
     sample = shipped(release, canary, options.size)
-    if options.mechanism == "response" or options.distribution_free:
+    if options.distribution_free:
         statistic = privacy.audit.matched(canary.direction)
         return privacy.audit_channel(sample, options.delta, options.episodes, confidence, statistic, options.seed)
+    if options.mechanism == "response":
+        return privacy.audit_response(
+            sample, options.delta, options.episodes, canary.direction, confidence, options.seed
+        )
     return privacy.audit_gaussian(
         sample, options.delta, options.episodes, release.noise, canary.direction, confidence, options.seed
     )

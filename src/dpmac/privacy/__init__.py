@@ -19,7 +19,16 @@ from dpmac.config import BadInput, Budget, Channel, Release
 if TYPE_CHECKING:
     from dpmac.privacy import accounting, audit, checks, ledger, limits, loss, report, statement, theorem
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
-    from dpmac.privacy.audit import Bound, Canary, audit_channel, audit_gaussian, canary, family_confidence, verdict
+    from dpmac.privacy.audit import (
+        Bound,
+        Canary,
+        audit_channel,
+        audit_gaussian,
+        audit_response,
+        canary,
+        family_confidence,
+        verdict,
+    )
     from dpmac.privacy.checks import Check, check_charges, check_claim, check_gaussian, check_response, failures
     from dpmac.privacy.ledger import BudgetSpent, Ledger
     from dpmac.privacy.limits import (
@@ -34,7 +43,16 @@ if TYPE_CHECKING:
 
 _HOME = {
     "accounting": ("calibrate", "delta", "epsilon", "event", "pure_epsilon", "relation"),
-    "audit": ("Bound", "Canary", "audit_channel", "audit_gaussian", "canary", "family_confidence", "verdict"),
+    "audit": (
+        "Bound",
+        "Canary",
+        "audit_channel",
+        "audit_gaussian",
+        "audit_response",
+        "canary",
+        "family_confidence",
+        "verdict",
+    ),
     "checks": ("Check", "check_charges", "check_claim", "check_gaussian", "check_response", "failures"),
     "ledger": ("BudgetSpent", "Ledger"),
     "limits": (
@@ -63,6 +81,7 @@ __all__ = [
     "audit",
     "audit_channel",
     "audit_gaussian",
+    "audit_response",
     "bits_per_episode",
     "calibrate",
     "canary",

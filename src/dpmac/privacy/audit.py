@@ -109,6 +109,55 @@ def gaussian_form(values: np.ndarray) -> float:
     return min(1.0, 2 * min(float(kolmogorov(math.sqrt(count) * gap)), float(spread)))
 
 
+def audit_response(
+    sample: Sampler, delta: float, episodes: int, direction: np.ndarray, confidence: float = 0.95, seed: int = 0
+) -> Bound:
+    """The tighter bound for symbols that are flipped independently in every use, from how often each one is right.
+
+    `direction` (…, symbol) has the shape of a transcript: highest at the symbol of side 0, lowest at that of side 1.
+    Symbols right at least p and taken for the other side's at most q of the time tell at least as much as p, q and the
+    rest do exactly; their loss is added up over the uses in which the sides differ. Where right symbols do not come
+    independently (at the 1 % level), the distribution-free bound is given instead, and named.
+    """
+    rng = check_audit(delta, episodes, confidence, seed)
+    flat = np.asarray(direction, float).reshape(-1, np.shape(direction)[-1])
+    differ = np.flatnonzero(np.ptp(flat, axis=1) > 0)
+    require(len(differ) > 0, "the two sides say the same, so there is nothing to tell apart")
+    sides = flat[differ].argmax(1), flat[differ].argmin(1)
+
+    def counted(side: int) -> np.ndarray:
+        """(episode, 2) how many symbols are those of this side, and of the other."""
+
+        def count(transcripts: np.ndarray) -> np.ndarray:
+            symbols = transcripts.reshape(len(transcripts), -1, flat.shape[1])[:, differ].argmax(-1)
+            return np.stack([(symbols == sides[side]).sum(1), (symbols == sides[1 - side]).sum(1)], axis=1)
+
+        return collect(sample, count, side, episodes, rng)
+
+    counts, uses = [counted(0), counted(1)], len(differ)
+    if min(independent_form(one[:, 0], uses) for one in counts) < 0.005:
+        return audit_channel(sample, delta, episodes, confidence, matched(direction), seed + 1)
+    trials, tail = episodes * uses, (1 - confidence) / 4
+    right, wrong = (np.array([one[:, column].sum() for one in counts]) for column in (0, 1))
+    low = np.where(right > 0, betaincinv(np.maximum(right, 1), trials - right + 1, tail), 0.0).min()
+    high = np.where(wrong < trials, betaincinv(wrong + 1, np.maximum(trials - wrong, 1), 1 - tail), 1.0).max()
+    found = 0.0
+    if low > high:
+        one = np.array([high, max(0.0, 1 - low - high), low])
+        loss = losses.Loss(0.0, math.log(low / high) * np.arange(-uses, uses + 1), losses.power(one, uses))
+        found = losses.epsilon_of(loss, delta)
+    return Bound(found, delta, confidence, episodes, "response")
+
+
+def independent_form(counts: np.ndarray, uses: int) -> float:
+    """p-value that counts (episode,) out of so many uses vary as those of independent uses do, by their spread."""
+    share = counts.mean() / uses
+    if uses == 1 or share in (0.0, 1.0):
+        return 1.0
+    spread = float(np.sum((counts - counts.mean()) ** 2)) / (uses * share * (1 - share))
+    return float(2 * min(chdtr(len(counts) - 1, spread), chdtrc(len(counts) - 1, spread), 0.5))
+
+
 def matched(direction: np.ndarray, sigma: float = 1.0) -> Statistic:
     """Projection onto a direction (…), in standard deviations of white noise."""
     weights = np.asarray(direction, float).ravel()

@@ -203,9 +203,11 @@ def lower_bound(
 
     each = 1 - (1 - confidence) / 2  # the better of two attackers is taken
     fitted = privacy.audit_channel(sample, delta, episodes, each, seed=seed)
-    if spec.mechanism == "response" or spec.place == "receiver":
+    if spec.place == "receiver":
         statistic = privacy.audit.matched(direction[:uses])
         known = privacy.audit_channel(sample, delta, episodes, each, statistic, seed + 1)
+    elif spec.mechanism == "response":
+        known = privacy.audit_response(sample, delta, episodes, direction[:uses], each, seed + 1)
     else:
         known = privacy.audit_gaussian(sample, delta, episodes, release.noise, direction[:uses], each, seed + 1)
     return max(known, fitted, key=lambda bound: bound.epsilon)._replace(confidence=confidence)

@@ -40,7 +40,8 @@ class Frontier:
     skip_examination: bool = False
     """Only train; without this the same command then lets an eavesdropper listen, and finds out where symbols lose."""
     audit: int = 0
-    """Also audit every private agent of every team with so many transcripts; 10000 come close to ε."""
+    """Also audit every private agent of every team with so many transcripts; 10000 come close to ε, but for one symbol
+    at ε = 10 it takes 100000."""
     page: Path | None = None
     """Also put the table and the picture into this page (NAME.md), between its marks for the task."""
     time_limit: float = float("inf")

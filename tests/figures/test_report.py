@@ -1,19 +1,16 @@
 """The report's page, looked at in a real browser: wide and narrow, light and dark."""
 
-import os
 import re
-import shutil
 
 import pytest
 
 import made
+from browsing import Page
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.experiments import FIGURES
 from dpmac.figures import claims, report
 from dpmac.results import records
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def planted(cell):
@@ -32,39 +29,6 @@ def path(results, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     report.write(results, path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if BROWSER is None:
-        assert "CI" not in os.environ, "continuous integration must look at the page: install chromium"
-        pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-class Page:
-    """A page that was loaded, and everything that went wrong in it."""
-
-    def __init__(self, browser, path, width, scheme):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.errors, self.requests = [], []
-        self.page = context.new_page()
-        self.page.on(
-            "console", lambda line: self.errors.append(line.text) if line.type in ("error", "warning") else None
-        )
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def colour(self, name):
-        """Brightness of a colour of the page's body."""
-        text = self.page.evaluate(f"getComputedStyle(document.body).{name}")
-        return sum(map(int, re.findall(r"\d+", text)[:3])) / 3
 
 
 @pytest.fixture(scope="module", params=[(1360, "light"), (1360, "dark"), (380, "light"), (380, "dark")], ids=str)
@@ -105,6 +69,11 @@ def test_verdicts_come_first_and_can_be_filtered(loaded, results):
     assert shown.count() == sum(counts.values())
 
 
+def test_complete_results_lack_nothing(loaded):
+    page, _ = loaded
+    assert page.page.locator("#missing").count() == 0
+
+
 def test_every_figure_has_a_picture_of_every_task(loaded):
     page, _ = loaded
     assert page.page.locator("#figures h3").count() == len(FIGURES)
@@ -136,20 +105,6 @@ def test_spread_can_be_chosen(loaded):
     assert page.page.locator("#figures .interval:visible").count() == 3 * len(FIGURES)
     assert page.page.locator("#figures .deviation:visible").count() == 0
     page.page.get_by_role("button", name="mean ± standard deviation").click()
-
-
-def test_films_are_drawn_and_play(loaded):
-    page, _ = loaded
-    film = page.page.locator(".film")
-    film.scroll_into_view_if_needed()
-    colours = """canvas => new Set(new Uint32Array(canvas.getContext('2d')
-        .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size"""
-    assert film.locator("canvas").first.evaluate(colours) > 3
-    assert film.locator("canvas").last.evaluate(colours) > 3
-    assert film.locator("option").count() == 54
-    film.get_by_role("button").click()
-    page.page.wait_for_function("Number(document.querySelector('.film').dataset.step) >= 2")
-    film.get_by_role("button").click()
 
 
 def test_exact_privacy_stands_beside_the_claim(loaded):

@@ -14,8 +14,9 @@ from dpmac.config import dumps, require
 
 @dataclass(frozen=True)
 class Report:
-    """Make one self-contained page about saved results: verdicts on the paper's claims, figures, the privacy table and
-    films. It needs no network, neither to be made nor to be read."""
+    """Make one self-contained page about saved results: verdicts on the paper's claims, an explorer of runs and
+    episodes, figures and the privacy table. It says what is missing. It needs no network, neither to be made nor to be
+    read."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of results: what `dpmac reproduce` wrote, or one that holds a file it exported."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, Cell, Figure
+from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, TASKS, Cell, Figure, cells_of
 from dpmac.results import stats
 from dpmac.results.records import Record, Results
 
@@ -44,6 +44,12 @@ def tasks_of(results: Results) -> list[str]:
     """Tasks that have runs, in the paper's order."""
     there = {record.config.task for record in results.runs.values()}
     return [task for task in ("cn", "ccn", "pp") if task in there]
+
+
+def missing(results: Results) -> list[Cell]:
+    """Cells behind the paper's figures of which no run is finished."""
+    wanted = dict.fromkeys(cell for name in FIGURES for cell in cells_of(name, tuple(TASKS)))
+    return [cell for cell in wanted if not runs(results, cell)]
 
 
 def final_returns(results: Results, cell: Cell, at: str = "") -> np.ndarray:

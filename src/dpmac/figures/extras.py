@@ -28,7 +28,7 @@ SENDER = {
     "learned_deviation": "learned standard deviation",
     "message_norm": "norm of a message before clipping",
     "share_clipped": "share of clipped messages",
-    "signal_to_noise": "signal to noise ratio",
+    "signal_to_noise": "signal to noise ratio within an episode",
 }
 
 
@@ -55,7 +55,8 @@ def sender_panel(results: Results, method: str, metric: str) -> Panel | None:
         axes.set_xscale("log")
         if metric == "signal_to_noise":
             axes.set_yscale("log")
-        axes.set_xlabel("σ of the channel (free messages at the left edge)")
+        free = metric != "signal_to_noise"  # it is infinite there
+        axes.set_xlabel("σ of the channel" + " (free messages at the left edge)" * free)
         axes.set_title(SENDER[metric], fontsize=9)
         svg = to_svg(picture, f"{method} {SENDER[metric]} over sigma")
         return Panel(svg, [box_of(picture, axes, "curve", drawn)])
@@ -149,6 +150,7 @@ def profile_panel(results: Results, budget: str) -> Panel | None:
             return None
         axes.set_xlabel("normalised return (random 0, scripted 1)")
         axes.set_ylabel("share of runs above")
+        axes.set_ylim(-0.03, 1.05)
         axes.set_title(f"Performance profile, {catalogue.budget_label(budget)}", fontsize=9)
         svg = to_svg(picture, f"performance profile {budget}")
         return Panel(svg, [box_of(picture, axes, "curve", drawn)])

@@ -5,7 +5,7 @@ CSS = """
   --holds: #1f7a43; --contradicted: #b3382c; --undecided: #7d6210; --accent: #2565ae; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --faint: #9b9ba6; --paper: #17171a; --card: #212126;
   --line: #3a3a42; --holds: #5cc487; --contradicted: #f08a7e; --undecided: #dcb950; --accent: #7db4f5; } }
-* { box-sizing: border-box; }
+* { box-sizing: border-box; } :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main, header, nav { max-width: 1240px; margin: 0 auto; padding: 0 16px; }
 h1 { font-size: 1.7rem; margin: 28px 0 4px; line-height: 1.2; } h2 { margin: 48px 0 8px; font-size: 1.3rem; }
@@ -29,28 +29,28 @@ th, td { text-align: left; padding: 4px 10px; border-bottom: 1px solid var(--lin
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)); gap: 14px; }
 .panel { position: relative; border: 1px solid var(--line); border-radius: 8px; padding: 6px; min-width: 0; }
+.panel.broad { overflow-x: auto; } .panel.broad svg { min-width: 640px; }
 .panel svg { width: 100%; height: auto; display: block; }
 .cursor { position: absolute; width: 1px; background: var(--faint); pointer-events: none; }
 #tip { position: fixed; z-index: 9; pointer-events: none; background: var(--paper); border: 1px solid var(--line);
   border-radius: 6px; padding: 6px 9px; font-size: 0.8rem; box-shadow: 0 2px 10px #0003; max-width: 92vw; }
 #tip div { display: flex; gap: 6px; align-items: baseline; } #tip span:last-child { margin-left: auto; }
 .swatch { display: inline-block; width: 0.7em; height: 0.7em; border-radius: 2px; flex: none; }
+.whole { white-space: nowrap; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 0.86rem; margin: 4px 0 8px; }
 body[data-spread=deviation] .interval, body[data-spread=interval] .deviation { display: none; }
 .choice { display: inline-flex; border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
 .choice button { font: inherit; border: 0; background: none; color: inherit; padding: 5px 12px; cursor: pointer; }
 .choice button[aria-pressed=true] { background: var(--accent); color: var(--paper); }
-.film { display: grid; grid-template-columns: minmax(0, 420px) minmax(0, 1fr); gap: 18px; align-items: start; }
-.film canvas { width: 100%; background: var(--card); border-radius: 8px; display: block; }
 .controls { display: flex; flex-wrap: wrap; gap: 8px 12px; align-items: center; margin: 8px 0; }
-.controls select, .controls button { font: inherit; padding: 4px 8px; } .controls input { flex: 1; min-width: 120px; }
-pre { background: var(--card); padding: 10px 12px; overflow-x: auto; border-radius: 8px; font-size: 0.82rem; }
-@media (max-width: 720px) { .claim summary, .film { grid-template-columns: minmax(0, 1fr); gap: 4px; } }
+.controls select, .controls button { font: inherit; padding: 4px 8px; }
+pre { background: var(--card); padding: 10px 12px; overflow-x: auto; border-radius: 8px; font-size: 0.82rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 720px) { .claim summary { grid-template-columns: minmax(0, 1fr); gap: 4px; } }
 """
 
 JS = """
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
-const data = id => JSON.parse(document.getElementById(id).textContent);
 
 function press(buttons, chosen) { buttons.forEach(b => b.setAttribute('aria-pressed', b === chosen)); }
 const filters = $('.tally button');
@@ -122,78 +122,4 @@ $('.panel[data-hover]').forEach(panel => {
   });
 });
 
-function film(root, films) {
-  const [stage, words] = $('canvas', root), slider = root.querySelector('input'), play = root.querySelector('button');
-  const choice = root.querySelector('select'), note = root.querySelector('.note');
-  films.forEach((item, i) => choice.add(new Option(item.title, i)));
-  let playing = false, last = 0;
-  const now = () => films[choice.value].episode;
-  const ink = name => getComputedStyle(document.body).getPropertyValue(name);
-  function fit(canvas, height) {
-    const ratio = devicePixelRatio || 1, width = canvas.clientWidth || 300;
-    canvas.width = width * ratio; canvas.height = height(width) * ratio; canvas.style.height = height(width) + 'px';
-    const pen = canvas.getContext('2d'); pen.setTransform(ratio, 0, 0, ratio, 0, 0); return [pen, width, height(width)];
-  }
-  function scene(episode, t) {
-    const [pen, width] = fit(stage, w => w);
-    const reach = Math.max(1.2, ...episode.places.flat(2).map(Math.abs).map(x => x + 0.1));
-    const X = x => (x / reach + 1) * width / 2, Y = y => (1 - y / reach) * width / 2;
-    pen.clearRect(0, 0, width, width);
-    const order = episode.bodies.map((_, i) => i).sort((a, b) => episode.bodies[b].radius - episode.bodies[a].radius);
-    for (const i of order) {
-      const body = episode.bodies[i], [x, y] = episode.places[t][i], r = body.radius / reach * width / 2;
-      pen.strokeStyle = pen.fillStyle = `rgb(${body.colour.map(part => Math.round(255 * part))})`;
-      pen.globalAlpha = 0.35; pen.beginPath();
-      for (let s = Math.max(0, t - 8); s <= t; s++) { const [px, py] = episode.places[s][i]; pen.lineTo(X(px), Y(py)); }
-      pen.stroke(); pen.globalAlpha = 1; pen.beginPath();
-      if (body.shape === 'square') pen.rect(X(x) - r, Y(y) - r, 2 * r, 2 * r); else pen.arc(X(x), Y(y), r, 0, 7);
-      pen.fill(); pen.strokeStyle = ink('--ink'); pen.lineWidth = i < episode.agents ? 1.2 : 0.4; pen.stroke();
-      if (body.label) { pen.fillStyle = ink('--ink'); pen.font = '12px sans-serif'; pen.textAlign = 'center';
-        pen.fillText(body.label, X(x), Y(y) + 4); }
-    }
-  }
-  function strip(pen, x, y, values, top, cell) {
-    values.forEach((value, k) => {
-      const share = Math.max(-1, Math.min(1, value / top));
-      pen.fillStyle = share > 0 ? `rgba(37,101,174,${share})` : `rgba(200,80,50,${-share})`;
-      pen.fillRect(x + k * cell, y, cell - 1, 12);
-    });
-    pen.strokeStyle = ink('--line'); pen.strokeRect(x - 0.5, y - 0.5, values.length * cell, 13);
-  }
-  function talk(episode, t) {
-    const d = episode.released[0][0].length;
-    const [pen, width] = fit(words, () => 26 + episode.agents * 50);
-    pen.clearRect(0, 0, width, 999); pen.font = '11px sans-serif'; pen.textAlign = 'left'; pen.fillStyle = ink('--ink');
-    if (!d) { pen.fillText('nothing is sent', 4, 16); return; }
-    const cell = Math.min(26, (width - 84) / d), size = m => Math.hypot(...m);
-    for (let i = 0; i < episode.agents; i++) {
-      const sent = episode.released[t][i];
-      const noise = episode.noise && episode.noise[Math.min(t, episode.noise.length - 1)][i];
-      const made = noise ? sent.map((value, k) => value - noise[k]) : sent, y = 14 + i * 50;
-      pen.fillStyle = ink('--ink'); pen.fillText(`agent ${i + 1} made`, 0, y + 10); strip(pen, 80, y, made, 0.5, cell);
-      if (noise) { pen.fillStyle = ink('--ink'); pen.fillText('sent', 0, y + 27);
-        strip(pen, 80, y + 17, sent, Math.max(0.5, size(sent) / 2), cell); }
-    }
-  }
-  function draw() {
-    const episode = now(), t = Math.min(Number(slider.value), episode.places.length - 1);
-    slider.max = episode.places.length - 1; scene(episode, t); talk(episode, t);
-    const earned = episode.rewards.slice(0, t + 1).reduce((a, b) => a + b, 0);
-    note.textContent = `step ${t + 1} of ${episode.places.length}, return so far ${earned.toFixed(1)}`;
-    root.dataset.step = t;
-  }
-  function tick(clock) {
-    if (!playing) return;
-    if (clock - last > 110) {
-      last = clock; slider.value = (Number(slider.value) + 1) % (Number(slider.max) + 1); draw();
-    }
-    requestAnimationFrame(tick);
-  }
-  play.addEventListener('click', () => { playing = !playing; play.textContent = playing ? 'pause' : 'play';
-    if (playing) requestAnimationFrame(tick); });
-  slider.addEventListener('input', draw); choice.addEventListener('change', () => { slider.value = 0; draw(); });
-  addEventListener('resize', draw); matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  draw();
-}
-$('.film').forEach(root => film(root, data(root.dataset.films)));
 """

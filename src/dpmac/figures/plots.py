@@ -123,7 +123,10 @@ def draw_curves(axes: Axes, results: Results, task: str, figure: Figure, spread:
     if scale is not None:
         for name, value in (("random", scale.random), ("scripted", scale.scripted)):
             axes.axhline(value, color=INK, linewidth=0.7, linestyle=(0, (4, 3)), alpha=0.6)
-            axes.annotate(name, (1, value), (-2, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=7)
+            # Curves come from below at the left and end near the upper line at the right.
+            place, side = ((0, 3), "left") if name == "scripted" else ((1, -2), "right")
+            at = (place[0], value)
+            axes.annotate(name, at, (place[1], 2), ("axes fraction", "data"), "offset points", ha=side, fontsize=7)
         axes.set_ylim(scale.random - 0.25 * scale.range, scale.scripted + 0.12 * scale.range)
     axes.set_title(f"{task.upper()}: {TASKS[task]}", fontsize=9)
     axes.set_xlabel("environment steps")

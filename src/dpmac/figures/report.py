@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmac.config import dumps
-from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, Cell
-from dpmac.figures import catalogue, claims, extras, frontier, plots
+from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, Cell, Figure
+from dpmac.figures import catalogue, claims, explorer, extras, frontier, plots
 from dpmac.figures.claims import Finding, Judgement
 from dpmac.figures.page import CSS, JS
 from dpmac.figures.plots import Panel
@@ -18,6 +17,7 @@ from dpmac.results.records import Results
 
 SECTIONS = {
     "verdicts": "Verdicts",
+    "explorer": "Explorer",
     "figures": "Figures",
     "distributions": "Over all tasks",
     "sender": "What senders learn",
@@ -25,7 +25,6 @@ SECTIONS = {
     "ablations": "What the paper did not ask",
     "frontier": "Beyond the paper",
     "privacy": "What ε is true",
-    "films": "Films",
     "runs": "How this was made",
 }
 UNITS = {"differs": "powers of two", "little learned": "of MADDPG's gain"}
@@ -150,12 +149,13 @@ def figure_section(results: Results) -> str:
     )
     parts = [
         "<p>Above, learning curves over seeds between the random and the scripted policy; below, final returns on "
-        "common starts: every seed, the interquartile mean and its bootstrap interval. Hover for numbers.</p>",
+        "common starts: every seed, the interquartile mean and its bootstrap interval. Curves are scored on few "
+        "starts, the same at every point, so their level may differ from that of the final returns. Hover for "
+        "numbers.</p>",
         choice,
     ]
     for name, figure in catalogue.available(results).items():
-        names = [catalogue.label(*series) for series in figure.series]
-        key = legend(names, plots.colours(figure.series))
+        key = legend(*drawn_in(results, figure))
         parts.append(f'<h3 id="figure-{name}">{text(figure.title)}</h3>{key}<div class=panels>')
         for task in catalogue.tasks_of(results):
             if plots.rows_of(results, task, figure.series):
@@ -165,6 +165,18 @@ def figure_section(results: Results) -> str:
                 ]
         parts.append("</div>")
     return "".join(parts)
+
+
+def drawn_in(results: Results, figure: Figure) -> tuple[list[str], list[str]]:
+    """Names and colours of those series of a figure that some task has runs of."""
+    there = {
+        series
+        for series in figure.series
+        if any(catalogue.runs(results, Cell(task, *series)) for task in catalogue.tasks_of(results))
+    }
+    pairs = zip(figure.series, plots.colours(figure.series), strict=True)
+    kept = [(catalogue.label(*series), colour) for series, colour in pairs if series in there]
+    return [name for name, _ in kept], [colour for _, colour in kept]
 
 
 def legend(names: Iterable[str], colours: Iterable[str]) -> str:
@@ -188,8 +200,10 @@ def distribution_section(results: Results) -> str:
         )
         for budget, other, estimate in extras.improvements(results)
     ]
+    methods = [method for method in METHODS if any(record.config.method == method for record in results.runs.values())]
+    key = legend([METHODS[method][0] for method in methods], [plots.METHOD_COLOURS[method] for method in methods])
     return (
-        f"<div class=panels>{''.join(show(panel) for panel in found if panel)}</div>"
+        f"{key}<div class=panels>{''.join(show(panel) for panel in found if panel)}</div>"
         "<h3>How likely a run of DPMAC scores above one of another method</h3>"
         + table(("budget", "than", "probability", "95 % interval"), rows, (2, 3))
     )
@@ -240,6 +254,10 @@ def ablation_section(results: Results) -> str:
     return f"<div class=panels>{''.join(parts)}</div>" if found else ""
 
 
+def task_title(task: str) -> str:
+    return f"{task.upper()}: {TASKS[task]}" if task in TASKS else task
+
+
 def frontier_section(frontiers: Sequence[dict[str, Any]]) -> str:
     """Return against exact ε for every channel and schedule, task by task."""
     parts = []
@@ -248,7 +266,7 @@ def frontier_section(frontiers: Sequence[dict[str, Any]]) -> str:
             [[text(cell) for cell in row] for row in part]
             for part in (frontier.rows_of(found), frontier.gap_rows(found))
         )
-        parts.append(f"<h3>{text(found['task'])}</h3>{show(frontier.panel(found))}")
+        parts.append(f"<h3>{text(task_title(found['task']))}</h3>{show(frontier.panel(found), 'broad')}")
         parts.append(table(frontier.HEAD, rows, range(1, len(frontier.HEAD))))
         if lost:
             head = ("channel and schedule", "exact ε", *frontier.GAPS.values())
@@ -285,34 +303,7 @@ def privacy_section(results: Results) -> str:
     )
 
 
-# Films and the rest ---------------------------------------------------------------------------------------------------
-
-
-def films_of(results: Results) -> list[dict[str, Any]]:
-    """One example episode of every cell that has one."""
-    found = []
-    for task in catalogue.tasks_of(results):
-        for method in METHODS:
-            for budget in PAPER_BUDGETS:
-                kept = [record for record in catalogue.runs(results, Cell(task, method, budget)) if record.episodes]
-                if kept:
-                    title = f"{task.upper()}: {catalogue.label(method, budget)}"
-                    found.append({"title": title, "episode": kept[0].episodes[0]})
-    return found
-
-
-def film_section(results: Results) -> str:
-    films = films_of(results)
-    if not films:
-        return "<p>No example episodes were kept.</p>"
-    payload = dumps(films).replace("</", "<\\/")
-    return (
-        f'<script type="application/json" id="films-data">{payload}</script>'
-        "<p>Greedy episodes of the first seed. Beside the scene: each message as its sender made it, clipped, and as "
-        "it was sent.</p><div class=film data-films=films-data><div><canvas class=stage></canvas></div><div>"
-        "<div class=controls><select aria-label=film></select><button>play</button>"
-        "<input type=range min=0 value=0 aria-label=step></div><p class='note faint'></p><canvas></canvas></div></div>"
-    )
+# The rest -------------------------------------------------------------------------------------------------------------
 
 
 def run_section(results: Results) -> str:
@@ -320,8 +311,8 @@ def run_section(results: Results) -> str:
     commands = "\n".join(dict.fromkeys(item["command"] for item in results.slices))
     rows = [
         (
-            text(item.get("date", "")),
-            text(item.get("device", "")),
+            f"<span class=whole>{text(item.get('date', ''))}</span>",
+            f"<span class=whole>{text(item.get('device', ''))}</span>",
             text(item.get("cores", "")),
             f"{item['seconds']:,.0f}",
             text(item.get("runs", "")),
@@ -362,10 +353,35 @@ def headline(results: Results) -> str:
     return "; ".join(parts)
 
 
+def lacking(results: Results) -> str:
+    """What the paper's figures need and no finished run gives, in a sentence; nothing where all is there."""
+    by_method: dict[str, dict[str, list[str]]] = {}
+    for cell in catalogue.missing(results):
+        by_method.setdefault(cell.method, {}).setdefault(cell.task, []).append(cell.budget)
+    parts = []
+    for method, by_task in by_method.items():
+        whole = [task for task in by_task if not any_runs(results, task, method)]
+        if whole:
+            parts.append(f"{METHODS[method][0]} on {', '.join(task.upper() for task in whole)}")
+        for task, budgets in by_task.items():
+            if task not in whole:
+                names = ", ".join(map(catalogue.budget_label, budgets))
+                parts.append(f"{METHODS[method][0]} on {task.upper()} at {names}")
+    if not parts:
+        return ""
+    return f"<p id=missing><b>Not finished yet:</b> {text('; '.join(parts))}. What depends on it is “not tested”.</p>"
+
+
+def any_runs(results: Results, task: str, method: str) -> bool:
+    """Whether a method has plain runs on a task."""
+    return any(catalogue.runs(results, Cell(task, method, budget)) for budget in PAPER_BUDGETS)
+
+
 def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
     """The whole page."""
     sections = {
         "verdicts": verdict_section(claims.judge(results)),
+        "explorer": explorer.section(results),
         "figures": figure_section(results),
         "distributions": distribution_section(results),
         "sender": sender_section(results),
@@ -373,7 +389,6 @@ def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
         "ablations": ablation_section(results),
         "frontier": frontier_section(frontiers),
         "privacy": privacy_section(results),
-        "films": film_section(results),
         "runs": run_section(results),
     }
     sections = {name: body for name, body in sections.items() if body}
@@ -382,9 +397,11 @@ def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, "
         "initial-scale=1'><link rel=icon href='data:,'><title>DPMAC: the paper's claims, examined</title>"
-        f"<style>{CSS}</style></head><body data-spread=deviation><header><h1>DPMAC: the paper’s claims, examined</h1>"
-        f"<p class=faint>{text(headline(results))}</p></header><nav>{nav}</nav><main>{body}</main>"
-        f"<div id=tip hidden></div><script>{JS}</script></body></html>"
+        f"<style>{CSS}{explorer.file('explorer.css')}</style></head><body data-spread=deviation><header>"
+        f"<h1>DPMAC: the paper’s claims, examined</h1><p class=faint>{text(headline(results))}</p>"
+        f"{lacking(results)}</header><nav>{nav}</nav><main>{body}</main>"
+        f"<div id=tip hidden></div><script>{JS}</script>"
+        f"<script type=module>{explorer.file('explorer.js')}</script></body></html>"
     )
 
 

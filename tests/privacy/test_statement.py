@@ -24,6 +24,7 @@ KEYS = {
     "exact_epsilon_message",
     "exact_epsilon_episode",
     "failed_conditions",
+    "released_as",
     "warnings",
 }
 

@@ -143,6 +143,28 @@ def test_a_damaged_or_foreign_checkpoint_is_refused_by_name_and_nothing_is_overw
     assert contents(tmp_path / "run") == before
 
 
+def test_a_run_of_an_older_version_is_told_from_another_one(begun, tmp_path):
+    """As it looks after two options have come in, whose defaults are not what that version did."""
+    shutil.copytree(begun, tmp_path / "run")
+    path, place = tmp_path / "run/config.json", tmp_path / "run/checkpoints/group-0.json"
+    data = json.loads(path.read_text())
+    del data["mix"], data["learning"]["decay"]
+    path.write_text(json.dumps(data))
+    sealed = {**json.loads(place.read_text()), "config": "of those days"}
+    del sealed["seal"]
+    place.write_text(json.dumps({**sealed, "seal": checkpoint.digest(dumps(sealed).encode())}))
+    with pytest.raises(BadInput, match=r"lacks learning\.decay, mix; go on with the version"):
+        population.load(tmp_path / "run")
+
+
+def test_a_run_of_a_younger_version_is_refused_by_name(begun, tmp_path):
+    shutil.copytree(begun, tmp_path / "run")
+    path = tmp_path / "run/config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "telepathy": True}))
+    with pytest.raises(BadInput, match=r"config\.json: RunConfig has no field telepathy; .* another version"):
+        population.load(tmp_path / "run")
+
+
 def test_a_second_process_on_the_same_folder_is_refused(begun, tmp_path):
     shutil.copytree(begun, tmp_path / "run")
     before = contents(tmp_path / "run")

@@ -218,7 +218,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
     kills, finished, tmp_path, record_property
 ):
     """At moments spread over starting, compiling, training, scoring and writing out."""
-    chance, attempt, count = random.Random(kills), 0, 0
+    chance, attempt, count, before = random.Random(kills), 0, 0, {}
     methods = METHODS if kills > 3 else ["maddpg"]
     while count < kills:
         out = tmp_path / f"out-{attempt}"

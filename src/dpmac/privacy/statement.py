@@ -11,6 +11,11 @@ NEIGHBOURS: dict[Unit, str] = {
     "episode": "two whole episodes of one agent's inputs, all else the same",
 }
 
+RELEASED = {
+    "response": "one of a few whole numbers",
+    "float32": "float32 numbers on no grid; deployed agents round them to multiples of a power of two near sigma/1024",
+}
+"""How released values are written: noise that is exact on paper can be undone by low bits of a floating-point sum."""
 FLOAT32 = "a run draws its noise in float32 from a seed: right for experiments, not for secrets that matter"
 
 
@@ -53,6 +58,7 @@ def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[d
     levels = noise_levels(budget, channel, agents, horizon)
     entries = [entry(budget, channel, horizon, agent, level) for agent, level in enumerate(levels)]
     for item in entries:
+        item["released_as"] = RELEASED.get(channel.mechanism, RELEASED["float32"])
         if channel.mechanism != "response" and item["noise"] > 0:
             item["warnings"].append(FLOAT32)
     return entries

@@ -20,6 +20,8 @@ from dpmac.results import store
 
 FORMAT = "dpmac-results-1"
 PACKED = "*.json.gz"
+LARGEST = 2**28
+"""Bytes of a packed file at most, when it is unpacked; all runs of the paper are a hundredth of that."""
 
 
 class Record(NamedTuple):
@@ -156,7 +158,10 @@ def pack(results: Results, path: Path) -> None:
 def unpack(path: Path) -> Results:
     """Read what `pack` wrote."""
     try:
-        data = json.loads(gzip.decompress(path.read_bytes()))
+        with gzip.open(path) as file:
+            text = file.read(LARGEST + 1)
+        require(len(text) <= LARGEST, f"{path} is too large for a file of results")
+        data = json.loads(text)
         require(isinstance(data, Mapping) and data.get("format") == FORMAT, f"{path} is not a file of results")
         return Results({name: unpacked(path, name, item) for name, item in data["runs"].items()}, data["slices"])
     except BadInput:

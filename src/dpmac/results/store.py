@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpmac.config import BadInput, RunConfig, dumps, from_json, require
+from dpmac.config import BadInput, RunConfig, dumps, from_json, require, to_json
 
 METRICS_HEADER = ("step", "budget", "seed", "name", "value")
 
@@ -97,7 +97,27 @@ def create(folder: Path, config: RunConfig, privacy: Any, reference: Any) -> Non
 
 def load_config(folder: Path) -> RunConfig:
     """The configuration of a run."""
-    return from_json(RunConfig, read_json(folder / "config.json"))
+    path = folder / "config.json"
+    data = read_json(path)
+    try:
+        return from_json(RunConfig, data)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}; it is damaged, or of another version of dpmac") from None
+
+
+def lacking(folder: Path) -> list[str]:
+    """Fields of a configuration that a run's config.json does not name, for they are younger than it."""
+
+    def names(known: Any, written: Any, path: str) -> list[str]:
+        if isinstance(known, dict) and isinstance(written, dict):
+            return [
+                name
+                for key, value in known.items()
+                for name in ([f"{path}{key}"] if key not in written else names(value, written[key], f"{path}{key}."))
+            ]
+        return []
+
+    return names(to_json(load_config(folder)), read_json(folder / "config.json"), "")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ the run, and a seal over all this. The JSON is replaced last, so that a crash le
 """
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,22 @@ def place_of(folder: Path, name: str, config_digest: str) -> dict[str, Any] | No
     place = store.read_json(path)
     seal = place.pop("seal", None) if isinstance(place, dict) else None
     require(seal == digest(dumps(place).encode()), f"{path} is truncated or altered")
-    require(place["config"] == config_digest, f"{path} belongs to another configuration")
+    if place["config"] != config_digest:
+        raise BadInput(f"{path} belongs to another configuration{younger(folder.parent)}")
     return place
+
+
+def younger(run: Path) -> str:
+    """Why a run that nobody touched does not fit: this version knows options that were not there when it was begun."""
+    names = store.lacking(run) if (run / "config.json").exists() else []
+    told = f" than this version makes of config.json, which lacks {', '.join(names)}"
+    return f"{told}; go on with the version of dpmac that began the run, or train anew" if names else ""
 
 
 def load(folder: Path, name: str, like: Any, place: dict[str, Any]) -> Any:
     """The tree of a checkpoint at its `place_of`, of the shape of `like`; a damaged one is refused."""
+    sound = isinstance(place["digest"], str) and re.fullmatch("[0-9a-f]{32}", place["digest"]) is not None
+    require(sound, f"{folder / name}.json names no digest; nothing beside it is read")
     path = folder / f"{name}-{place['digest']}.safetensors"
     try:
         data = path.read_bytes()

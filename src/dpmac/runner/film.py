@@ -122,7 +122,7 @@ def save(
     team, level = jax.tree.map(lambda leaf: leaf[index], (loaded.networks.team, loaded.level))
     key = jax.random.fold_in(jax.random.key(train.EVALUATION_SEED), episode)
     speaks = protocol.find(loaded.config.method).speaks
-    free = "no messages" if not speaks else "no noise"
+    free = "no messages" if not speaks else "RAW messages, no noise"
     panels = [panel(loaded.program, team, jax.tree.map(jnp.zeros_like, level), key, free)]
     if loaded.runs[index].budget.private:
         panels.insert(0, panel(loaded.program, team, level, key, describe(loaded, index)))

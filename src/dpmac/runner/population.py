@@ -238,9 +238,10 @@ def recorded_size(folder: Path) -> int:
     """How many runs are trained side by side, settled when training begins, for bits depend on it; 0 before that."""
     if not (folder / GROUPS).exists():
         return 0
-    size = store.read_json(folder / GROUPS).get("runs")
+    data = store.read_json(folder / GROUPS)
+    size = data.get("runs") if isinstance(data, dict) else None
     require(whole(size, 1), f"{folder / GROUPS} is damaged")
-    return size
+    return int(size)  # type: ignore[arg-type]
 
 
 def train_group(

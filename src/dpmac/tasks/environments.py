@@ -21,7 +21,8 @@ MOST_ACTIONS = 127
 
 
 def build(source: str, settings: Mapping[str, Any]) -> Any:
-    """A new environment: what `parallel_env` of `package.module`, or `package.module:Name`, makes of these settings."""
+    """A new environment: what `parallel_env` of `package.module`, or the class `package.module:Name`, makes of these
+    settings."""
     try:
         import gymnasium  # noqa: F401
     except ImportError:
@@ -34,6 +35,9 @@ def build(source: str, settings: Mapping[str, Any]) -> Any:
         constructor = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise BadInput(f"cannot load {attribute} of {module!r}: {error}; {FORM}") from None
+    # A configuration that was read may name this, so nothing is called that does not look like an environment.
+    shaped = isinstance(constructor, type) and hasattr(constructor, "reset") and hasattr(constructor, "step")
+    require(shaped or attribute == "parallel_env", f"{source} is not the class of a PettingZoo ParallelEnv; {FORM}")
     try:
         env = constructor(**settings)
     except Exception as error:  # whatever somebody else's code makes of its options

@@ -110,6 +110,21 @@ def test_statement_gives_the_claim_and_what_is_true(results):
     assert "Nothing is sent" in told["ccn", "maddpg", "free"]["headline"]
 
 
+def test_curve_stands_beside_the_silent_one_that_was_trained_alike(results):
+    silent, talking = results.runs["ccn-maddpg-free-seed-0"], symbols()
+    learning = dataclasses.replace(silent.config.learning, discount=0.7)
+    other = silent._replace(
+        name="ccn-maddpg-silent-free-seed-0", config=dataclasses.replace(silent.config, learning=learning)
+    )
+    talking = talking._replace(config=dataclasses.replace(talking.config, learning=learning))
+    cells = explorer.data_of(Results(results.runs | {one.name: one for one in (other, talking)}, []))["cells"]
+    beside = {cell["method"]: cells[cell["silent"]]["method"] for cell in cells if cell["task"] == "ccn"}
+    assert beside["dpmac"] == beside["maddpg"] == "maddpg"
+    assert beside["dpmac-response-once"] == "maddpg-silent"
+    alone = explorer.data_of(Results({talking.name: talking}, []))["cells"]
+    assert alone[0]["silent"] is None
+
+
 def test_agents_with_their_own_budgets_are_told_apart(results):
     record = results.runs["ccn-dpmac-step-1-seed-0"]
     budget = dataclasses.replace(record.config.budgets[0], epsilon=(1.0, 0.1), accountant="exact")
@@ -255,7 +270,9 @@ def test_symbols_have_the_saved_eavesdropper_and_its_cap(opened):
 def test_raw_messages_are_marked(opened):
     page, _ = opened
     page.choose(task="ccn", method="dpmac", budget="step-1")
-    assert "Raw messages are shown" in page.find(".mark").inner_text()
+    assert "nobody but the sender" in page.find(".mark").inner_text()
+    page.choose(budget="free")
+    assert "as any listener hears them" in page.find(".mark").inner_text()
     page.choose(method="dpmac-response-once")
     assert page.find(".mark").inner_text() == ""
 

@@ -62,6 +62,7 @@ function round(low, high, count = 4) {
 }
 const many = steps => steps >= 1e5 ? steps / 1e6 + 'M' : steps.toLocaleString('en');
 
+/** A cell's learning between the reference policies; beside it, if there is one, a team that sends nothing. */
 function curve(svg, caption, cell, task, silent) {
   const colour = tone('--accent'), points = one => one.steps.map((u, i) => [u, one.middle[i]]);
   const lines = [{points: points(cell), low: cell.low, high: cell.high, colour}];
@@ -81,7 +82,7 @@ function curve(svg, caption, cell, task, silent) {
   chart(svg, {height: 270, x: [0, cell.steps[last]], y: [low, high], lines, levels, label,
     ticks: {x: round(0, cell.steps[last]), y: round(low, high)},
     names: {x: many, y: v => signed(v, Math.abs(v) % 1 ? 1 : 0), under: 'environment steps'}});
-  caption.textContent = `Team return over training, ${seeds}${lines.length > 1 ? '; dotted: MADDPG, which sends nothing' : ''}.` +
+  caption.textContent = `Team return over training, ${seeds}${lines.length > 1 ? '; dotted: without messages, trained alike' : ''}.` +
     ` Every point is of the same ${cell.scored[0]} starts. At the end, on ${cell.scored[1].toLocaleString('en')} starts: ` +
     signed(mean, 2) + (many_seeds ? ` (${signed(least, 2)} to ${signed(most, 2)}).` : '.');
 }
@@ -222,7 +223,7 @@ function talk(canvas, cell, episode, t) {
   const rows = cell.kind === 'silent' ? 0 : episode.agents, tall = 62;
   const [pen, width] = fit(canvas, () => 30 + Math.max(rows, 1) * tall);
   pen.clearRect(0, 0, width, 9999); pen.font = '11px system-ui, sans-serif'; pen.textAlign = 'left';
-  canvas.setAttribute('aria-label', 'The messages of this step as bars; the text below says the same in words.');
+  canvas.setAttribute('aria-label', 'The messages of this step as bars; the text of the step says the same in words.');
   pen.fillStyle = tone('--ink');
   if (!rows) { pen.fillText('nothing is sent', 10, 24); return; }
   const left = 26, gap = 8, wide = (width - left - 4 * gap) / 4, place = k => left + k * (wide + gap);
@@ -251,11 +252,11 @@ function talk(canvas, cell, episode, t) {
 
 function marks(cell, episode) {
   if (cell.kind === 'silent') return '';
-  const raw = cell.kind === 'free' || cell.kind === 'receiver' || episode.noise;
+  const raw = cell.kind === 'free' || cell.kind === 'receiver' ? 'Raw messages are shown here, as any listener hears them.'
+    : episode.noise ? 'Raw messages are shown here: this is a simulation, and in use nobody but the sender would see them.' : '';
   const late = cell.kind === 'receiver' ? ' Shown is what leaves the sender; the receiver’s own noise was not saved.' : '';
   const asked = cell.method.startsWith('i2c') ? ' Whom I2C asked was not saved, so messages are drawn to everybody.' : '';
-  return (raw ? 'Raw messages are shown here: this is a simulation, and in use nobody but the sender would see them.' : '') +
-    late + asked;
+  return raw + late + asked;
 }
 
 function list(node, lines) {
@@ -340,8 +341,8 @@ function explorer(root, known) {
     root.dataset.step = t;
   }
   function paint() {
-    const now = cell(), silent = known.cells.find(c => c.task === now.task && c.method === 'maddpg');
-    curve(find('.curve'), find('.curve + figcaption'), now, known.tasks[now.task], silent);
+    const now = cell();
+    curve(find('.curve'), find('.curve + figcaption'), now, known.tasks[now.task], known.cells[now.silent]);
     if (now.episodes.length) go(step());
   }
   function stop() {

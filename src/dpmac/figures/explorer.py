@@ -50,6 +50,20 @@ def groups(results: Results) -> dict[tuple[str, str, str], list[Record]]:
     return {key: sorted(found[key], key=lambda record: record.seed) for key in sorted(found, key=place)}
 
 
+def recipe(record: Record) -> tuple[Any, ...]:
+    """What two runs must share for their difference to be what is sent."""
+    config = record.config
+    return config.task, dumps(config.task_options), config.networks, config.learning
+
+
+def silent_place(found: dict[tuple[str, str, str], list[Record]], record: Record) -> int | None:
+    """Where among the cells that one stands which sends nothing and was trained in the same way."""
+    silent = (
+        place for place, (one, *_) in enumerate(found.values()) if not one.claims and recipe(one) == recipe(record)
+    )
+    return next(silent, None)
+
+
 def rank(names: Iterable[str], name: str) -> int:
     """The place of a name among known ones; those from elsewhere come last."""
     known = list(names)
@@ -101,7 +115,7 @@ def cell_data(key: tuple[str, str, str], runs: Sequence[Record]) -> dict[str, An
         "middle": short(returns.mean(0)),
         "low": short(returns.min(0)),
         "high": short(returns.max(0)),
-        "final": short([finals.mean(), finals.min(), finals.max()]),
+        "final": [round(float(value), 2) for value in (finals.mean(), finals.min(), finals.max())],
         "scored": [first.config.learning.evaluation_episodes, first.final["episodes"]],
         "kind": kind_of(first),
         "channel": channel_data(first),
@@ -268,7 +282,7 @@ def data_of(results: Results) -> dict[str, Any]:
         if cell.task in tasks
     ]
     first = FIRST if FIRST in found else next(iter(found))
-    cells = [cell_data(key, runs) for key, runs in found.items()]
+    cells = [cell_data(key, runs) | {"silent": silent_place(found, runs[0])} for key, runs in found.items()]
     return {"first": first, "tasks": tasks, "cells": cells, "missing": missing}
 
 

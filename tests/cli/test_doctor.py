@@ -1,6 +1,7 @@
 """`dpmac doctor`: all is well here, and what is not is seen."""
 
 import json
+import zlib
 
 from dpmac import cli
 from dpmac.cli import doctor
@@ -36,3 +37,12 @@ def test_too_little_noise_and_a_broken_machine_are_seen(monkeypatch, capsys):
     assert set(failed) == {"devices", "accounting", "auditing"}
     assert "the fan is on fire" in failed["devices"]
     assert lines[-1].startswith("something is wrong")
+
+
+def test_programs_that_a_killed_process_has_half_written_are_removed(tmp_path):
+    data = zlib.compress(bytes(range(256)) * 20)
+    for name, content in {"whole": data, "cut": data[:-5], "empty": b"", "other": b"(zstd"}.items():
+        (tmp_path / f"{name}-cache").write_bytes(content)
+    assert doctor.mend(tmp_path) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"whole-cache", "other-cache"}
+    assert doctor.mend(tmp_path) == 0

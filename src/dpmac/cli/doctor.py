@@ -5,6 +5,7 @@ import importlib.util
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,9 +118,31 @@ def cache() -> Finding:
     place = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     folder = Path(place)
     folder.mkdir(parents=True, exist_ok=True)
+    broken = mend(folder)
     with tempfile.NamedTemporaryFile(dir=folder):
         files = [path.stat().st_size for path in folder.glob("*") if path.is_file()]
-    return Finding(True, f"{len(files)} compiled programs, {sum(files) / 2**20:.0f} MiB in {folder}")
+    removed = f"; {broken} half written by a process that was killed, removed" if broken else ""
+    return Finding(True, f"{len(files)} compiled programs, {sum(files) / 2**20:.0f} MiB in {folder}{removed}")
+
+
+def mend(folder: Path) -> int:
+    """Remove compiled programs that are not whole; how many there were."""
+    broken = [path for path in folder.glob("*-cache") if half_written(path)]
+    for path in broken:
+        path.unlink()
+    return len(broken)
+
+
+def half_written(path: Path) -> bool:
+    """Whether a compiled program was cut off; JAX would complain about it for ever, and never write it again."""
+    data = path.read_bytes()
+    if not data.startswith(b"x"):  # compressed otherwise than by zlib
+        return not data
+    try:
+        zlib.decompress(data)
+    except zlib.error:
+        return True
+    return False
 
 
 # What it is for -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tiny import CONFIG, begin, train
 
 import dpmac
 import made
-from dpmac import cli, privacy
+from dpmac import cli, privacy, tasks
 from dpmac.config import BadInput, Budget, Channel, dumps
 from dpmac.experiments import Cell
 from dpmac.figures import report
@@ -223,6 +223,13 @@ def test_the_statement_says_how_released_values_are_written(runs):
             assert "float32 numbers on no grid" in entry["released_as"]
     symbols = privacy.claim(Budget((1.0,)), Channel("response"), 2, 5)
     assert symbols[0]["released_as"] == "one of a few whole numbers"
+
+
+def test_the_statement_says_what_the_length_of_an_episode_tells(runs):
+    """Environments from outside may end early; `tests/tasks/test_hosted.py` shows that they are padded."""
+    said = store.read_json(runs / "finished/privacy.json")["length"]
+    assert said == "every episode has the same number of steps and messages"
+    assert "padded" in tasks.make("pettingzoo:mpe2.simple_reference_v3").length  # type: ignore[attr-defined]
 
 
 # What is passed on ----------------------------------------------------------------------------------------------------

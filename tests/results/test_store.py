@@ -11,6 +11,14 @@ from dpmac.results.store import Metric
 ROWS = [Metric(20, "1", 0, "return", -1.5), Metric(20, "1:inf", 1, "loss", float("inf")), Metric(40, "1", 0, "x", 1e-9)]
 
 
+def test_what_a_killed_process_has_left_beside_a_file_is_swept_by_the_next(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for name in (".config.json.99.aside", "checkpoints/.groups.json.99.aside", "config.json"):
+        (tmp_path / name).write_text("{}")
+    with store.locked(tmp_path):
+        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["config.json", "lock"]
+
+
 def test_metrics_come_back_as_they_were_written(tmp_path):
     store.rewind_metrics(tmp_path, ROWS[:1])
     store.append_metrics(tmp_path, ROWS[1:])

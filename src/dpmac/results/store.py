@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 from dpmac.config import BadInput, RunConfig, dumps, from_json, require, to_json
 
+ASIDE = ".*.aside"
+"""Files that `write_aside` has not renamed yet."""
 METRICS_HEADER = ("step", "budget", "seed", "name", "value")
 
 
@@ -130,6 +132,8 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadInput(f"another process is at work on {folder}") from None
+        for left in (*folder.glob(ASIDE), *folder.glob(f"checkpoints/{ASIDE}")):  # by a process that was killed
+            left.unlink(missing_ok=True)
         yield
 
 

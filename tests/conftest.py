@@ -1,12 +1,25 @@
 """Tests compile little: tiny programs, no optimisation by the backend, and a cache that outlives them."""
 
+import gc
 import os
+import sys
 from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs():
+    """Let go of what a module has compiled: a process with thousands of programs runs out of memory maps, and dies."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -10,7 +10,7 @@ import math
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeGuard
 
 Mechanism = Literal["gaussian", "response", "code"]
 Unit = Literal["message", "episode"]
@@ -33,7 +33,7 @@ def positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
-def whole(value: object, least: int, most: int | None = None) -> bool:
+def whole(value: object, least: int, most: int | None = None) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least and (most is None or value <= most)
 
 

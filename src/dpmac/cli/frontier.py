@@ -10,15 +10,14 @@ from typing import Any
 import tyro
 
 from dpmac.cli import emit, parse
-from dpmac.config import require
-from dpmac.experiments import SCALES, ScaleName
+from dpmac.cli.session import Work, work_through
 from dpmac.frontiers import EPSILONS, LINES, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
 
 
-@dataclass(frozen=True)
-class Frontier:
+@dataclass(frozen=True, kw_only=True)
+class Frontier(Work):
     """Train every channel and schedule at the same exact budgets of a whole episode, with free messages and silence
     beside them, and show what each of them gets through. What is finished is not trained again; what was interrupted
     goes on. Writes OUT/frontier.json, frontier.svg and frontier.png."""
@@ -27,12 +26,8 @@ class Frontier:
     """A task by name, or your own as package.module:Name."""
     out: Path | None = None
     """Folder for the runs and what is made of them, one for each task; by default frontiers/TASK."""
-    scale: ScaleName = "quick"
-    """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
     epsilon: tuple[float, ...] = EPSILONS
     """Budgets of an episode, at δ = 1e-4."""
-    seeds: int = 0
-    """Seeds of each run; 0: those of the scale, five at the paper's."""
     lines: tuple[str, ...] = tuple(LINES)
     """Only these channels and schedules."""
     set: tuple[str, ...] = ()
@@ -44,22 +39,6 @@ class Frontier:
     at ε = 10 it takes 100000."""
     page: Path | None = None
     """Also put the table and the picture into this page (NAME.md), between its marks for the task."""
-    time_limit: float = float("inf")
-    """Stop after so many seconds, between two evaluations; the same command goes on from there."""
-    export: Path | None = None
-    """Also write all finished results into this one compact file, NAME.json.gz."""
-    checkpoint_seconds: float = 300.0
-    """Time between checkpoints of the population in training."""
-    most_at_once: int = 0
-    """Runs trained side by side; 0: as many as fit in memory."""
-    compilers: int = 0
-    """Programs compiled side by side; 0: half of the cores."""
-    quiet: bool = False
-    """No progress, only the result."""
-    verbose: bool = False
-    """A line after every evaluation, and a traceback if something breaks."""
-    json: bool = False
-    """Print the result as JSON."""
 
     @property
     def home(self) -> Path:
@@ -82,27 +61,16 @@ def run(argv: Sequence[str]) -> None:
 
 def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     """Train and examine what is missing, and show all there is; whether Ctrl-C came."""
-    from dpmac.cli import session
-    from dpmac.results import records, store
-    from dpmac.runner import frontier, schedule
+    from dpmac.results import store
+    from dpmac.runner import frontier
 
     begun, out = time.monotonic(), options.home
-    jobs = schedule.plan(out, wanted)
-    how = schedule.Options(
-        SCALES[options.scale].final_episodes,
-        options.time_limit,
-        options.checkpoint_seconds,
-        options.most_at_once,
-        options.compilers,
-        lambda: export(options),
-    )
-    worked = session.work_through(out, jobs, how, command, options.quiet or options.json, options.verbose)
+    worked = work_through(out, wanted, options, command)
     if not (worked.interrupted or options.skip_examination):
         for name in frontier.examine(out, wanted, options.scale, options.audit):
             if options.verbose:
                 print(f"examined {name}", file=sys.stderr, flush=True)
-    export(options)
-    found = frontier.summary(records.read(out), wanted, options.scale)
+    found = frontier.summary(options.results(out), wanted, options.scale)
     store.write_json(out / "frontier.json", found)
     draw(options, found)
     said = {**found, "out": str(out), "trained_now": worked.runs, "seconds_now": round(time.monotonic() - begun, 1)}
@@ -123,24 +91,11 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
         frontier.fill_page(options.page, found, f"pictures/{name}")
 
 
-def export(options: Frontier) -> None:
-    """All finished results so far, written into one file where asked."""
-    from dpmac.results import records
-
-    if options.export is not None:
-        records.pack(records.read(options.home), options.export)
-
-
 def wanted_of(options: Frontier) -> dict[str, Any]:
     """Populations by name, from checked options."""
     from dpmac import tasks
-    from dpmac.cli import progress
 
-    progress.check_work(options)
-    require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
-    require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
-    named = options.export is None or options.export.name.endswith(".json.gz")
-    require(named, f"an export is named NAME.json.gz, not {options.export}")
+    options.check()
     settings = tasks.settings(options.set)
     horizon = tasks.make(options.task, **settings).horizon
     return populations(options.task, horizon, options.scale, options.epsilon, options.seeds, options.lines, settings)

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -44,17 +44,9 @@ def check_loudness(quiet: bool, verbose: bool) -> None:
     require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
 
-def check_work(options: Any) -> None:
-    """Bad input unless the options of a scheduler's work can be followed."""
-    check_loudness(options.quiet, options.verbose)
-    seconds = options.checkpoint_seconds
-    require(seconds >= 0, f"checkpoint-seconds must be at least 0, not {seconds:g}")
-    for name in ("most_at_once", "compilers"):
-        value = getattr(options, name)
-        require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
-
-
-def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logger], verbose: bool = False) -> None:
+def follow(
+    folder: Path, pieces: Generator[Any, None, None], quiet: bool, loggers: list[Logger], verbose: bool = False
+) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)
     begun, shown, before = time.monotonic(), 0.0, None
@@ -75,7 +67,7 @@ def follow(folder: Path, pieces: Iterator[Any], quiet: bool, loggers: list[Logge
                 if verbose and not quiet:
                     console.print(details(piece), highlight=False, soft_wrap=True)
                 if interrupt.asked and not last:
-                    pieces.close()  # type: ignore[attr-defined]
+                    pieces.close()
                     state = "saved"
                     raise KeyboardInterrupt
         except KeyboardInterrupt:

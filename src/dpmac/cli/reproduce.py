@@ -9,14 +9,15 @@ from typing import Any
 import tyro
 
 from dpmac.cli import emit, parse
+from dpmac.cli.session import Work, work_through
 from dpmac.config import require
-from dpmac.experiments import METHODS, SCALES, TASKS, Pace, ScaleName, populations, run_names, targets
+from dpmac.experiments import METHODS, SCALES, TASKS, Pace, populations, run_names, targets
 
 EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
 
-@dataclass(frozen=True)
-class Reproduce:
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Work):
     """Train every run behind figures of the paper, each run once. What is finished is not trained again; what was
     interrupted goes on."""
 
@@ -25,38 +26,18 @@ class Reproduce:
     of what the paper did not ask: deterministic feedforward exact often narrow."""
     out: Path
     """Folder for the results."""
-    scale: ScaleName = "quick"
-    """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
     with_ablations: bool = False
     """Also what the paper did not ask."""
     tasks: tuple[str, ...] = ()
     """Only these tasks, out of cn, ccn, pp; by default those of the scale."""
     methods: tuple[str, ...] = tuple(METHODS)
     """Only these methods."""
-    seeds: int = 0
-    """Seeds of each run; 0: those of the scale."""
     episodes: int = 4
     """Fresh episodes an iteration; sixteen keep an accelerator busier."""
     updates_per_episode: float = 0.25
     """Updates of all agents per episode; the paper's is 1."""
-    time_limit: float = float("inf")
-    """Stop after so many seconds, between two evaluations; the same command goes on from there."""
-    export: Path | None = None
-    """Also write all finished results into this one compact file, NAME.json.gz."""
-    checkpoint_seconds: float = 300.0
-    """Time between checkpoints of the population in training."""
-    most_at_once: int = 0
-    """Runs trained side by side; 0: as many as fit in memory."""
-    compilers: int = 0
-    """Programs compiled side by side; 0: half of the cores."""
     skip_figures: bool = False
     """Do not draw the figures into OUT/figures at the end."""
-    quiet: bool = False
-    """No progress, only the result."""
-    verbose: bool = False
-    """A line after every evaluation, and a traceback if something breaks."""
-    json: bool = False
-    """Print the result as JSON."""
 
 
 def run(argv: Sequence[str]) -> None:
@@ -74,21 +55,9 @@ def run(argv: Sequence[str]) -> None:
 
 def train(options: Reproduce, wanted: dict[str, Any], command: str) -> bool:
     """Train what is missing, and draw all there is; whether Ctrl-C came."""
-    from dpmac.cli import session
-    from dpmac.runner import schedule
-
     begun = time.monotonic()
-    jobs = schedule.plan(options.out, wanted)
-    how = schedule.Options(
-        SCALES[options.scale].final_episodes,
-        options.time_limit,
-        options.checkpoint_seconds,
-        options.most_at_once,
-        options.compilers,
-        lambda: export(options),
-    )
-    worked = session.work_through(options.out, jobs, how, command, options.quiet or options.json, options.verbose)
-    results = export(options)
+    worked = work_through(options.out, wanted, options, command)
+    results = options.results(options.out)
     names = {name for key, config in wanted.items() for name in run_names(key, config).values()}
     summary = {
         "out": str(options.out),
@@ -115,31 +84,15 @@ def draw(folder: Path, results: Any) -> None:
         plots.figure_file(results, figure, folder / f"{name}.png")
 
 
-def export(options: Reproduce) -> Any:
-    """All finished results so far, written into one file where asked."""
-    from dpmac.results import records
-
-    results = records.read(options.out)
-    if options.export is not None:
-        records.pack(results, options.export)
-    return results
-
-
 def wanted_of(options: Reproduce) -> dict[str, Any]:
     """Populations by name, from checked options."""
-    from dpmac.cli import progress
-
+    options.check()
     scale = SCALES[options.scale]
     for task in options.tasks:
         require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
     for method in options.methods:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
-    progress.check_work(options)
-    require(options.seeds >= 0, f"seeds must be a whole number from 0, not {options.seeds}")
-    require(options.time_limit > 0, f"time-limit must be above 0, not {options.time_limit}")
     require(options.episodes >= 1, f"episodes must be a whole number from 1, not {options.episodes}")
-    named = options.export is None or options.export.name.endswith(".json.gz")
-    require(named, f"an export is named NAME.json.gz, not {options.export}")
     names = targets(options.figures, options.with_ablations)
     pace = Pace(options.episodes, options.updates_per_episode)
     wanted = populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)

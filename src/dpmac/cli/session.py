@@ -1,12 +1,63 @@
-"""A scheduler's work as one session: what a person sees of it, and what is noted."""
+"""Many runs as one session of a scheduler's work: what may be asked of it, what a person sees, and what is noted."""
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpmac.cli.progress import Interrupt, clock
-from dpmac.runner import schedule
+from dpmac.cli.progress import Interrupt, check_loudness, clock
+from dpmac.config import require
+from dpmac.experiments import SCALES, ScaleName
+from dpmac.results import records
+
+if TYPE_CHECKING:
+    from dpmac.runner.schedule import Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Options of every command that trains many runs."""
+
+    scale: ScaleName = "quick"
+    """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
+    seeds: int = 0
+    """Seeds of each run; 0: those of the scale, five at the paper's."""
+    time_limit: float = float("inf")
+    """Stop after so many seconds, between two evaluations; the same command goes on from there."""
+    export: Path | None = None
+    """Also write all finished results into this one compact file, NAME.json.gz."""
+    checkpoint_seconds: float = 300.0
+    """Time between checkpoints of the population in training."""
+    most_at_once: int = 0
+    """Runs trained side by side; 0: as many as fit in memory."""
+    compilers: int = 0
+    """Programs compiled side by side; 0: half of the cores."""
+    quiet: bool = False
+    """No progress, only the result."""
+    verbose: bool = False
+    """A line after every evaluation, and a traceback if something breaks."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def check(self) -> None:
+        """Bad input unless all of this can be followed."""
+        check_loudness(self.quiet, self.verbose)
+        seconds = self.checkpoint_seconds
+        require(seconds >= 0, f"checkpoint-seconds must be at least 0, not {seconds:g}")
+        for name in ("seeds", "most_at_once", "compilers"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
+        require(self.time_limit > 0, f"time-limit must be above 0, not {self.time_limit}")
+        named = self.export is None or self.export.name.endswith(".json.gz")
+        require(named, f"an export is named NAME.json.gz, not {self.export}")
+
+    def results(self, out: Path) -> records.Results:
+        """All finished results so far, written into one file where asked."""
+        found = records.read(out)
+        if self.export is not None:
+            records.pack(found, self.export)
+        return found
 
 
 class Worked(NamedTuple):
@@ -18,12 +69,21 @@ class Worked(NamedTuple):
     """By Ctrl-C, which ends after the piece in hand with everything saved."""
 
 
-def work_through(
-    out: Path, jobs: list[schedule.Job], options: schedule.Options, command: str, quiet: bool, verbose: bool = False
-) -> Worked:
-    """Do a scheduler's jobs, in a session of work that is noted in slices.json."""
+def work_through(out: Path, wanted: dict[str, Any], options: Work, command: str) -> Worked:
+    """Train what is missing of these populations, in a session of work that is noted in slices.json."""
+    from dpmac.runner import schedule
+
+    jobs = schedule.plan(out, wanted)
+    how = schedule.Options(
+        SCALES[options.scale].final_episodes,
+        options.time_limit,
+        options.checkpoint_seconds,
+        options.most_at_once,
+        options.compilers,
+        lambda: options.results(out),
+    )
     session, trained, shown = schedule.Slice(out, command), 0, 0.0
-    statuses = schedule.work(out, jobs, options)
+    statuses, quiet = schedule.work(out, jobs, how), options.quiet or options.json
     with Interrupt() as interrupt:
         try:
             for status in statuses:
@@ -31,19 +91,19 @@ def work_through(
                 last = piece.step == piece.steps and piece.group == piece.groups - 1
                 trained += len(status.job.names) if last else 0
                 session.write(trained, every=5.0)
-                if not quiet and (last or verbose or time.monotonic() - shown > 10):
+                if not quiet and (last or options.verbose or time.monotonic() - shown > 10):
                     shown = time.monotonic()
                     print(standing(status), file=sys.stderr, flush=True)
                 if interrupt.asked:
                     break
         finally:
-            statuses.close()  # type: ignore[attr-defined]
+            statuses.close()
             if jobs:
                 session.write(trained)
     return Worked(trained, interrupt.asked)
 
 
-def standing(status: schedule.Status) -> str:
+def standing(status: "Status") -> str:
     """Where a scheduler's work stands, in a line."""
     returns = [row.value for row in status.piece.rows if row.name == "return"]
     return (

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from dpmac import privacy, tasks
 from dpmac.agents import protocol
 from dpmac.agents.channel import Level, levels
 from dpmac.agents.team import Team
-from dpmac.config import Budget, RunConfig, require, whole
+from dpmac.config import BadInput, Budget, RunConfig, require, whole
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
@@ -218,7 +218,7 @@ def evaluations_of(program: Program) -> list[int]:
     return [round(program.iterations * (index + 1) / count) for index in range(count)]
 
 
-def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Iterator[Progress]:
+def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Generator[Progress, None, None]:
     """Train the population of a folder from where it stands to its end, with a `Progress` after each evaluation.
 
     Closing the iterator saves the state; so does its end.
@@ -240,8 +240,9 @@ def recorded_size(folder: Path) -> int:
         return 0
     data = store.read_json(folder / GROUPS)
     size = data.get("runs") if isinstance(data, dict) else None
-    require(whole(size, 1), f"{folder / GROUPS} is damaged")
-    return int(size)  # type: ignore[arg-type]
+    if not whole(size, 1):
+        raise BadInput(f"{folder / GROUPS} is damaged")
+    return size
 
 
 def train_group(

@@ -17,7 +17,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillAtWork
 from functools import partial
@@ -80,7 +80,7 @@ class Options:
     most_at_once: int = 0
     compilers: int = 0
     """Programs compiled side by side; 0: half of the cores."""
-    after_each: Callable[[], None] = lambda: None
+    after_each: Callable[[], Any] = lambda: None
     """Called when the runs of a population have got their folders, beside training."""
 
 
@@ -177,7 +177,7 @@ def spread_shapes(shapes: Any, place: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place, weak_type=x.weak_type), shapes)
 
 
-def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
+def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None, None]:
     """Do the jobs, with a `Status` after each evaluation; ends early, everything saved, when the time is up.
 
     Whoever plans and works holds `store.locked(out)` from before the one to after the other.
@@ -186,7 +186,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
     compilers = options.compilers or max(1, (os.cpu_count() or 2) // 2)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     total = sum(job.work for job in jobs)
-    done, endings, pieces = 0.0, [], iter(())
+    done, endings, pieces = 0.0, [], None
 
     def left() -> float:
         return options.time_limit - (time.monotonic() - began)
@@ -220,7 +220,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Iterator[Status]:
                     if ending.done():
                         ending.result()
         finally:
-            if isinstance(pieces, Generator):
+            if pieces is not None:
                 pieces.close()  # which saves where it stands
             pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
             for ending in endings:

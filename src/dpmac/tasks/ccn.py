@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -61,11 +61,7 @@ class CCN:
         return "mean over agents of mpe2's reward: minus the mean distance to the targets"
 
     def reset(self, key: jax.Array) -> CCNState:
-        place_key, target_key = jax.random.split(key)
-        agents, landmarks = particles.uniform_points(place_key, self.agents, LANDMARKS)
-        landmarks = Points(LANDMARK_SPREAD * landmarks.x, LANDMARK_SPREAD * landmarks.y)
-        target = jax.random.randint(target_key, (self.agents,), 0, LANDMARKS)
-        return CCNState(particles.at_rest(agents), landmarks, target)
+        return CCNState(*scattered(key, self.agents, LANDMARKS))
 
     def observe(self, state: CCNState) -> jax.Array:
         """Own velocity, relative landmarks, the colour of the other agent's target."""
@@ -75,9 +71,7 @@ class CCN:
         return particles.observation([bodies.vx, bodies.vy], landmarks, [colour])
 
     def step(self, state: CCNState, actions: jax.Array) -> tuple[CCNState, jax.Array]:
-        ux, uy = particles.push(actions)
-        bodies = particles.integrate(state.bodies, particles.GAIN * ux, particles.GAIN * uy, self.convention)
-        state = state._replace(bodies=bodies)
+        state = state._replace(bodies=particles.glide(state.bodies, actions, self.convention))
         return state, self.rewards(state)
 
     def goal(self, state: CCNState) -> Points:
@@ -106,8 +100,22 @@ class CCN:
         return {"target": state.target[::-1]}
 
     def scene(self, state: CCNState) -> Scene:
-        targets = [int(target) for target in state.target]
-        places = zip(state.bodies.x.tolist(), state.bodies.y.tolist(), targets, strict=True)
-        agents = tuple(Body(x, y, 0.05, COLOURS[target], f"{i}") for i, (x, y, target) in enumerate(places))
-        marks = zip(state.landmarks.x.tolist(), state.landmarks.y.tolist(), COLOURS, strict=True)
-        return Scene(agents, tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks))
+        return coloured(state.bodies, state.landmarks, state.target, COLOURS)
+
+
+def scattered(key: jax.Array, agents: int, landmarks: int) -> tuple[Bodies, Points, jax.Array]:
+    """Agents at rest, landmarks nearer to the middle, and the index (agent,) of one of them for each agent."""
+    place_key, index_key = jax.random.split(key)
+    places, marks = particles.uniform_points(place_key, agents, landmarks)
+    marks = Points(LANDMARK_SPREAD * marks.x, LANDMARK_SPREAD * marks.y)
+    return particles.at_rest(places), marks, jax.random.randint(index_key, (agents,), 0, landmarks)
+
+
+def coloured(
+    bodies: Bodies, landmarks: Points, index: jax.Array, colours: Sequence[tuple[float, float, float]]
+) -> Scene:
+    """Landmarks in their colours, and each agent in that of its own (agent,)."""
+    places = zip(bodies.x.tolist(), bodies.y.tolist(), index.tolist(), strict=True)
+    agents = tuple(Body(x, y, 0.05, colours[own], f"{i}") for i, (x, y, own) in enumerate(places))
+    marks = zip(landmarks.x.tolist(), landmarks.y.tolist(), colours, strict=True)
+    return Scene(agents, tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks))

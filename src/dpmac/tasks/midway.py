@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from dpmac.config import check_choice
-from dpmac.tasks import particles
-from dpmac.tasks.base import Body, Scene, check_count, check_radius
+from dpmac.tasks import ccn, particles
+from dpmac.tasks.base import Scene, check_count, check_radius
+from dpmac.tasks.ccn import coloured, scattered
 from dpmac.tasks.particles import Bodies, Convention, Points
 
-LANDMARK_SPREAD = 0.8
-"""Landmarks start on this share of the square on which agents start, as in CCN."""
-COLOURS = ((0.75, 0.25, 0.25), (0.25, 0.75, 0.25), (0.25, 0.25, 0.75), (0.7, 0.6, 0.2), (0.5, 0.3, 0.7))
+COLOURS = (*ccn.COLOURS, (0.7, 0.6, 0.2), (0.5, 0.3, 0.7))
 
 
 class MidwayState(NamedTuple):
@@ -62,11 +61,7 @@ class Midway:
         return 2 + particles.seen_size(self.landmarks, self.view_radius) + self.landmarks
 
     def reset(self, key: jax.Array) -> MidwayState:
-        place_key, known_key = jax.random.split(key)
-        agents, landmarks = particles.uniform_points(place_key, self.agents, self.landmarks)
-        landmarks = Points(LANDMARK_SPREAD * landmarks.x, LANDMARK_SPREAD * landmarks.y)
-        known = jax.random.randint(known_key, (self.agents,), 0, self.landmarks)
-        return MidwayState(particles.at_rest(agents), landmarks, known)
+        return MidwayState(*scattered(key, self.agents, self.landmarks))
 
     def observe(self, state: MidwayState) -> jax.Array:
         """Own velocity, relative landmarks, and one number for each landmark: 0.75 at the one that is known, else
@@ -77,9 +72,7 @@ class Midway:
         return particles.observation([bodies.vx, bodies.vy], landmarks, [marked])
 
     def step(self, state: MidwayState, actions: jax.Array) -> tuple[MidwayState, jax.Array]:
-        ux, uy = particles.push(actions)
-        bodies = particles.integrate(state.bodies, particles.GAIN * ux, particles.GAIN * uy, self.convention)
-        state = state._replace(bodies=bodies)
+        state = state._replace(bodies=particles.glide(state.bodies, actions, self.convention))
         return state, self.rewards(state)
 
     def place(self, state: MidwayState, belief: jax.Array) -> Points:
@@ -105,8 +98,5 @@ class Midway:
         return {"landmark": state.known}
 
     def scene(self, state: MidwayState) -> Scene:
-        places = zip(state.bodies.x.tolist(), state.bodies.y.tolist(), state.known.tolist(), strict=True)
         colours = [COLOURS[index % len(COLOURS)] for index in range(self.landmarks)]
-        agents = tuple(Body(x, y, 0.05, colours[known], f"{i}") for i, (x, y, known) in enumerate(places))
-        marks = zip(state.landmarks.x.tolist(), state.landmarks.y.tolist(), colours, strict=True)
-        return Scene(agents, tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks))
+        return coloured(state.bodies, state.landmarks, state.known, colours)

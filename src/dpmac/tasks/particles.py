@@ -121,6 +121,12 @@ def integrate(bodies: Bodies, fx: jax.Array, fy: jax.Array, convention: Conventi
     return Bodies(bodies.x + DT * moving_x, bodies.y + DT * moving_y, vx, vy)
 
 
+def glide(bodies: Bodies, actions: jax.Array, convention: Convention) -> Bodies:
+    """One step of bodies that pass through each other."""
+    ux, uy = push(actions)
+    return integrate(bodies, GAIN * ux, GAIN * uy, convention)
+
+
 def seen(dx: jax.Array, dy: jax.Array, view_radius: float) -> list[jax.Array]:
     """Features (observer, thing) of relative positions: x and y; under a finite radius also a flag, 1 where the thing
     is in view and 0 where it is not, and then x and y are 0."""

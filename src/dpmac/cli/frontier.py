@@ -1,5 +1,6 @@
 """`dpmac frontier`: return against exact ε for every channel and schedule."""
 
+import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -67,8 +68,9 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)
     if not (worked.interrupted or options.skip_examination):
-        for name in frontier.examine(out, wanted, options.scale, options.audit):
-            if options.verbose:
+        family = wanted_of(dataclasses.replace(options, lines=tuple(LINES)))
+        for name in frontier.examine(out, wanted, family, options.scale, options.audit):
+            if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
     found = frontier.summary(options.results(out), wanted, options.scale)
     store.write_json(out / "frontier.json", found)

@@ -23,21 +23,17 @@ CURVE = np.geomspace(0.1, 30, 41)
 """Where the limit is drawn, in ε."""
 
 
-def examine(out: Path, wanted: Mapping[str, RunConfig], scale: ScaleName, audited: int = 0) -> Iterator[str]:
+def examine(
+    out: Path, wanted: Mapping[str, RunConfig], family: Mapping[str, RunConfig], scale: ScaleName, audited: int = 0
+) -> Iterator[str]:
     """Find out about each finished team what has not been found out yet, and say its name.
 
     That is what an eavesdropper tells of its secrets, where its symbols lose, and if asked for a lower bound on its ε
     from so many transcripts. It is added to the run's final.json, so that a kill loses the run in hand at most. All
-    verdicts of a frontier hold together with its confidence.
+    verdicts on the family, to which those wanted belong, hold together with the frontier's confidence.
     """
-    names = [
-        name
-        for population, config in wanted.items()
-        for name in experiments.run_names(population, config).values()
-        if protocol.find(config.method).speaks
-    ]
-    confidence = privacy.family_confidence(len(names), CONFIDENCE)
-    for name in names:
+    confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
+    for name in speakers(wanted):
         folder = out / "runs" / name
         final = store.read_json(folder / "final.json") if records.finished(folder) else {}
         if not final or ("eavesdropper" in final and (not audited or "audit" in final)):
@@ -50,6 +46,16 @@ def examine(out: Path, wanted: Mapping[str, RunConfig], scale: ScaleName, audite
             found["audit"] = audit_of(loaded, audited, confidence)
         store.write_json(folder / "final.json", final | found)
         yield name
+
+
+def speakers(wanted: Mapping[str, RunConfig]) -> list[str]:
+    """Names of the runs that send anything."""
+    return [
+        name
+        for population, config in wanted.items()
+        for name in experiments.run_names(population, config).values()
+        if protocol.find(config.method).speaks
+    ]
 
 
 def audit_of(loaded: Loaded, episodes: int, confidence: float) -> list[dict[str, Any]]:

@@ -27,10 +27,9 @@ def settled(values: Any) -> Any:
     return jax.lax.optimization_barrier(values) if jax.default_backend() == "cpu" else values
 
 
-def unrolled(steps: int | bool = True) -> int | bool:
-    """So many steps of a loop over time (all of them: True) are unrolled on accelerators, where launching a step costs
-    more than computing it."""
-    return 1 if jax.default_backend() == "cpu" else steps
+def unrolled() -> bool:
+    """Whether loops over time are unrolled: on accelerators, where launching a step costs more than computing it."""
+    return jax.default_backend() != "cpu"
 
 
 @jax.custom_vjp

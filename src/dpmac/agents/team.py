@@ -225,7 +225,7 @@ class Team(eqx.Module):
             _, memory = self.listen(memory, observation, chance, level)
             return self.speak(memory, observation, action, chance, level), memory.hidden
 
-        return jax.lax.scan(step, self.start(), (observations, actions), unroll=unrolled(5))[1]
+        return jax.lax.scan(step, self.start(), (observations, actions), unroll=unrolled())[1]
 
     # What both are made of ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import tyro
 
 from dpmac.cli import emit, parse
-from dpmac.cli.session import Work, work_through
+from dpmac.cli.session import Work, noted, work_through
 from dpmac.frontiers import EPSILONS, LINES, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> None:
 
     progress.use_cache()
     with store.locked(options.home):
-        interrupted = trace(options, wanted, "dpmac frontier " + " ".join(argv))
+        interrupted = trace(options, wanted, noted("frontier", argv))
     if interrupted:
         raise KeyboardInterrupt
 

@@ -9,7 +9,7 @@ from typing import Any
 import tyro
 
 from dpmac.cli import emit, parse
-from dpmac.cli.session import Work, work_through
+from dpmac.cli.session import Work, noted, work_through
 from dpmac.config import require
 from dpmac.experiments import METHODS, SCALES, TASKS, Pace, populations, run_names, targets
 
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> None:
 
     progress.use_cache()
     with store.locked(options.out):
-        interrupted = train(options, wanted, "dpmac reproduce " + " ".join(argv))
+        interrupted = train(options, wanted, noted("reproduce", argv))
     if interrupted:
         raise KeyboardInterrupt
 

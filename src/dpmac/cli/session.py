@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,15 @@ class Work:
         if self.export is not None:
             records.pack(found, self.export)
         return found
+
+
+def noted(name: str, argv: Sequence[str]) -> str:
+    """A command as others may see it: of absolute paths, which are about this machine, the last name alone.
+
+    >>> noted("reproduce", ["all", "--out", "/home/me/results"])
+    'dpmac reproduce all --out results'
+    """
+    return " ".join(["dpmac", name, *(Path(word).name if Path(word).is_absolute() else word for word in argv)])
 
 
 class Worked(NamedTuple):

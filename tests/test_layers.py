@@ -9,11 +9,12 @@ SOURCE = Path(dpmac.__file__).parent
 
 ALLOWED = {
     "config": set(),
+    "plugins": {"config"},
     "games": set(),
     "experiments": {"config"},
     "frontiers": {"config", "experiments"},
-    "tasks": {"config"},
-    "agents": {"config"},
+    "tasks": {"config", "plugins"},
+    "agents": {"config", "plugins"},
     "privacy": {"config"},
     "results": {"config"},
     "learner": {"config", "tasks", "agents"},

@@ -177,7 +177,7 @@ SCALES: dict[ScaleName, Scale] = {
         Networks(hidden=64),
         Learning(
             steps=150_000,
-            batch=48,
+            batch=64,
             discount=0.7,
             learning_rate=5e-3,
             decay=0.3,
@@ -186,7 +186,7 @@ SCALES: dict[ScaleName, Scale] = {
             evaluations=20,
         ),
         1024,
-        {"cn": 20_000},
+        {"cn": 12_000},
     ),
     "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
 }

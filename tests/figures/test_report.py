@@ -9,7 +9,7 @@ from browsing import Page
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.experiments import FIGURES
-from dpmac.figures import claims, report
+from dpmac.figures import catalogue, claims, report
 from dpmac.results import records
 
 
@@ -125,6 +125,19 @@ def test_report_command_writes_page_figures_and_scores(results, tmp_path, capsys
     assert target.read_text().count("<section") >= 8
     assert '"verdicts"' in capsys.readouterr().out
     assert (tmp_path / "scores.json").stat().st_size > 1000
+
+
+def test_results_are_put_beside_others_pair_by_pair(results):
+    same = catalogue.order(results, results)
+    assert set(same) == {"cn", "ccn", "pp"}
+    assert same["ccn"]["pairs"] > 0
+    assert all(found["same"] == found["pairs"] and not found["otherwise"] for found in same.values())
+
+    def swapped(name):  # free messages and silence have changed places
+        return name.replace("dpmac-free", "?").replace("maddpg-free", "dpmac-free").replace("?", "maddpg-free")
+
+    turned = records.Results({swapped(name): run for name, run in results.runs.items()}, results.slices)
+    assert ["dpmac-free", "maddpg-free"] in catalogue.order(turned, results)["ccn"]["otherwise"]
 
 
 def test_a_folder_without_results_is_bad_input(tmp_path, capsys):

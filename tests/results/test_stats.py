@@ -51,6 +51,14 @@ def test_equal_scores_differ_by_exactly_their_difference():
     assert stats.difference([2.0, 2.0], [1.5, 1.5]) == (0.5, 0.5, 0.5)
 
 
+def test_students_interval_covers_at_five_seeds_and_knows_nothing_of_one():
+    chance = np.random.default_rng(1)
+    found = [stats.interval(chance.normal(size=5)) for _ in range(2000)]
+    covered = np.mean([one.low < 0 < one.high for one in found])
+    assert 0.935 < covered < 0.965
+    assert stats.interval([3.0]) == (3.0, -np.inf, np.inf)
+
+
 def test_probability_of_improvement_is_the_rank_statistic_averaged_over_tasks():
     chance = np.random.default_rng(1)
     x, y = [chance.normal(0.3, 1, 5), chance.normal(0, 1, 5)], [chance.normal(0, 1, 5), chance.normal(0.2, 1, 5)]

@@ -66,7 +66,7 @@ def test_a_constructor_checks_too():
 
 
 def test_settings_are_pairs():
-    with pytest.raises(BadInput, match="key=value"):
+    with pytest.raises(BadInput, match="KEY=VALUE"):
         tasks.settings(["agents"])
 
 

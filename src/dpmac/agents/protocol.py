@@ -5,8 +5,6 @@ nor the learner. Adding one takes a subclass here or in a user's own package, an
 `package.module:Class` on the command line.
 """
 
-import importlib
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.config import BadInput, Channel, Networks, Place
+from dpmac import plugins
+from dpmac.config import BadInput, Channel, Networks, Place, require
 
 
 class Sizes(NamedTuple):
@@ -150,17 +149,10 @@ def names() -> list[str]:
 
 def find(name: str) -> type[Protocol]:
     """The protocol of a built-in name or of `package.module:Class`."""
-    module, _, attribute = BUILT_IN.get(name, name).partition(":")
-    if not attribute:
-        raise BadInput(f"unknown method {name!r}; allowed: {', '.join(names())}, or package.module:Class of your own")
-    if "" not in sys.path:
-        sys.path.append(
-            ""
-        )  # a user's own module lies in the working directory; an installed command does not look there
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"method {name!r} cannot be loaded: {error}") from None
+    place = BUILT_IN.get(name, name)
+    allowed = f"allowed: {', '.join(names())}, or package.module:Class of your own"
+    require(all(place.partition(":")), f"unknown method {name!r}; {allowed}")
+    found = plugins.load("method", name, place)
     if not (isinstance(found, type) and issubclass(found, Protocol)):
         raise BadInput(f"method {name!r} is not a dpmac.agents.protocol.Protocol")
     return found

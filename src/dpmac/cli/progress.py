@@ -44,6 +44,10 @@ def check_loudness(quiet: bool, verbose: bool) -> None:
     require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
 
+def check_seconds(value: float) -> None:
+    require(value >= 0, f"checkpoint-seconds must be at least 0, not {value:g}")
+
+
 def follow(
     folder: Path, pieces: Generator[Any, None, None], quiet: bool, loggers: list[Logger], verbose: bool = False
 ) -> None:
@@ -200,15 +204,11 @@ def summary(folder: Path, unit: str) -> dict[str, Any]:
                 "return_mean": sum(final) / max(len(final), 1),
                 "returns": final,
                 "valid": all(entry["valid"] for entry in entries),
-                "exact_epsilon_episode": max((number(e["exact_epsilon_episode"]) for e in entries), default=0.0),
+                "exact_epsilon_episode": max((float(e["exact_epsilon_episode"]) for e in entries), default=0.0),
                 "unit": entries[0]["unit"] if entries else None,
             }
         )
     return {"folder": str(folder), "step": last, "reward_unit": unit, "budgets": budgets}
-
-
-def number(value: Any) -> float:
-    return float(value)
 
 
 def table(summary: dict[str, Any]) -> str:

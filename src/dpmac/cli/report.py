@@ -26,6 +26,9 @@ class Report:
     """Also write the paper's figures into this folder, as the paper shows them."""
     marl_eval: Path | None = None
     """Also write all scores into this file, in the schema of marl-eval."""
+    against: Path | None = None
+    """Also say how many pairs that this folder's results separate stand in the same order: what a small scale is
+    worth."""
     json: bool = False
     """Print the verdicts as JSON."""
 
@@ -50,6 +53,7 @@ def run(argv: Sequence[str]) -> None:
         "runs": len(results.runs),
         "verdicts": claims.counts(found),
         "claims": [claim_data(judgement) for judgement in found],
+        "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
     }
     emit(summary, options.json, lambda: text(summary))
 
@@ -79,4 +83,7 @@ def text(summary: dict[str, Any]) -> str:
     """The summary for people."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
     lines = [f"{item['verdict']:>12}  {item['sentence']}" for item in summary["claims"]]
+    for task, found in summary["order"].items():
+        lines += ["", f"{task}: {found['same']} of {found['pairs']} pairs in the same order; otherwise:"]
+        lines += [f"  {first} above {second}" for first, second in found["otherwise"]] or ["  none"]
     return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs; see {summary['page']}"])

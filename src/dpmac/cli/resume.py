@@ -28,11 +28,10 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.cli.train import check_seconds
     from dpmac.results import store
     from dpmac.runner import population
 
-    check_seconds(options.checkpoint_seconds)
+    progress.check_seconds(options.checkpoint_seconds)
     progress.check_loudness(options.quiet, options.verbose)
     progress.use_cache()
     program = population.check(store.load_config(options.folder))

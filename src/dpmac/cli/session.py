@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpmac.cli.progress import Interrupt, check_loudness, clock
+from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
 from dpmac.config import require
 from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
@@ -44,8 +44,7 @@ class Work:
     def check(self) -> None:
         """Bad input unless all of this can be followed."""
         check_loudness(self.quiet, self.verbose)
-        seconds = self.checkpoint_seconds
-        require(seconds >= 0, f"checkpoint-seconds must be at least 0, not {seconds:g}")
+        check_seconds(self.checkpoint_seconds)
         for name in ("seeds", "most_at_once", "compilers"):
             value = getattr(self, name)
             require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")

@@ -119,12 +119,13 @@ class Train:
 
     def config(self) -> RunConfig:
         """The configuration that these options describe."""
+        from dpmac import tasks
         from dpmac.agents import protocol
         from dpmac.cli import progress
 
         require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
         require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
-        check_seconds(self.checkpoint_seconds)
+        progress.check_seconds(self.checkpoint_seconds)
         progress.check_loudness(self.quiet, self.verbose)
         updates = self.updates_per_episode * self.episodes
         require(
@@ -136,8 +137,8 @@ class Train:
         return RunConfig(
             task=self.task,
             method=self.method,
-            task_options=settings(self.set),
-            method_options={key: plain(value) for key, value in settings(self.method_set).items()},
+            task_options=tasks.settings(self.set),
+            method_options={key: plain(value) for key, value in tasks.settings(self.method_set).items()},
             channel=Channel(
                 mechanism=self.mechanism,
                 clip_norm=self.clip_norm,
@@ -178,20 +179,6 @@ class Train:
             anneal_share=self.anneal_share,
             mix=self.mix,
         )
-
-
-def check_seconds(value: float) -> None:
-    require(value >= 0, f"checkpoint-seconds must be at least 0, not {value:g}")
-
-
-def settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Options given as KEY=VALUE."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        require(bool(key and equals), f"options are given as KEY=VALUE, not {pair!r}")
-        found[key] = value
-    return found
 
 
 def plain(text: str) -> Any:

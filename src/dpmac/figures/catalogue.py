@@ -1,7 +1,7 @@
 """What figures, claims and tables ask of saved results: the runs of a cell, and numbers over their seeds."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,8 +159,21 @@ def information_rows(results: Results) -> list[tuple[str, str, str, float, float
     return rows
 
 
+def order(results: Results, other: Results) -> dict[str, dict[str, Any]]:
+    """On each task, how many pairs that other results separate stand in the same order in these, and which do not."""
+    mine, theirs = algorithms(results), algorithms(other)
+    answer = {}
+    for task in dict.fromkeys(task for task, _ in mine if any(task == known for known, _ in theirs)):
+        shared = [name for known, name in mine if known == task and (task, name) in theirs]
+        pairs = stats.separated({name: [run.final_return for run in theirs[task, name]] for name in shared})
+        mean = {name: float(np.mean([run.final_return for run in mine[task, name]])) for name in shared}
+        otherwise = [list(pair) for pair in pairs if mean[pair[0]] <= mean[pair[1]]]
+        answer[task] = {"pairs": len(pairs), "same": len(pairs) - len(otherwise), "otherwise": otherwise}
+    return answer
+
+
 def algorithms(results: Results) -> dict[tuple[str, str], list[Record]]:
-    """All runs by task and algorithm, for `stats.marl_eval`."""
+    """All runs by task and algorithm, such as `dpmac-step-1`."""
     found: dict[tuple[str, str], list[Record]] = {}
     for name, record in results.runs.items():
         algorithm = name.removeprefix(f"{record.config.task}-").rsplit("-seed-", 1)[0]

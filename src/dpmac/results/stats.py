@@ -5,6 +5,7 @@ alone: resampling is seeded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +90,26 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
         return Estimate(value, value, value)
     interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(CONFIDENCE)
     return Estimate(value, float(interval.low), float(interval.high))
+
+
+def interval(scores: ArrayLike) -> Estimate:
+    """The mean with Student's 95 % interval; the whole line around a single score."""
+    scores = np.asarray(scores, float)
+    value = float(scores.mean())
+    if len(scores) < 2:
+        return Estimate(value, -np.inf, np.inf)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(scores) - 1) * scores.std(ddof=1) / np.sqrt(len(scores)))
+    return Estimate(value, value - half, value + half)
+
+
+def separated(scores: Mapping[str, ArrayLike]) -> list[tuple[str, str]]:
+    """Names of scores, the better one first, whose intervals do not overlap.
+
+    >>> separated({"low": [1.0, 1.1, 0.9], "high": [5.0, 5.1, 4.9], "wide": [0.0, 9.0, 3.0]})
+    [('high', 'low')]
+    """
+    known = {name: interval(values) for name, values in scores.items()}
+    return [(first, second) for first, second in permutations(known, 2) if known[first].low > known[second].high]
 
 
 def performance_profile(strata: Sequence[ArrayLike], thresholds: ArrayLike) -> np.ndarray:

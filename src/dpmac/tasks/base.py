@@ -5,15 +5,14 @@ one episode; `vmap` makes many.
 """
 
 import dataclasses
-import importlib
 import math
-import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 
+from dpmac import plugins
 from dpmac.config import BadInput, require
 
 State = Any
@@ -129,17 +128,9 @@ def find(name: str) -> type:
     entry = REGISTRY.get(name, name)
     if isinstance(entry, type):
         return entry
-    module, _, attribute = entry.partition(":")
     allowed = f"allowed are {', '.join(names())}, or your own as package.module:Name or pettingzoo:package.module"
-    require(bool(module and attribute), f"unknown task {name!r}; {allowed}")
-    if "" not in sys.path:
-        sys.path.append(
-            ""
-        )  # a user's own module lies in the working directory; an installed command does not look there
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"cannot load the task {name!r}: {error}; {allowed}") from None
+    require(all(entry.partition(":")), f"unknown task {name!r}; {allowed}")
+    found = plugins.load("task", name, entry)
     if not (isinstance(found, type) and dataclasses.is_dataclass(found) and hasattr(found, "reset")):
         raise BadInput(f"{name!r} is not a task, a dataclass with the methods of dpmac.tasks.Task; {allowed}")
     return found
@@ -178,7 +169,7 @@ def each_episode(task: Task, play: Callable[..., Any], *given: Any) -> Any:
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str]:
-    """Options from `key=value` pairs.
+    """Options from KEY=VALUE pairs.
 
     >>> settings(["agents=4", "convention=mpe2"])
     {'agents': '4', 'convention': 'mpe2'}
@@ -186,7 +177,7 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        require(bool(key and equals and value), f"an option is written key=value, not {pair!r}")
+        require(bool(key and equals and value), f"an option is written KEY=VALUE, not {pair!r}")
         found[key] = value
     return found
 

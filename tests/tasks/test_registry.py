@@ -35,7 +35,7 @@ def test_options_may_be_text():
     ("name", "options", "says"),
     [
         ("nope", {}, "allowed are cn, ccn, pp"),
-        ("no.such.module:Task", {}, "cannot load"),
+        ("no.such.module:Task", {}, "cannot be loaded"),
         ("dpmac.tasks.cn:RADIUS", {}, "not a task"),
         ("cn", {"agents": 0}, "from 1 to 256, not 0"),
         ("cn", {"agents": "2.5"}, "whole number"),

@@ -1,0 +1,37 @@
+"""The demonstration, at a size at which nothing is learned, and it must say so."""
+
+import dataclasses
+import json
+
+from dpmac.cli import demo, main
+
+
+def test_what_came_of_it_is_shown_kept_and_never_called_better_than_it_is(tmp_path, capsys, monkeypatch):
+    small = {"steps": 400, "batch": 4, "evaluations": 2, "evaluation_episodes": 4}
+    monkeypatch.setattr(demo, "LEARNING", dataclasses.replace(demo.LEARNING, **small))
+    monkeypatch.setattr(demo, "NETWORKS", dataclasses.replace(demo.NETWORKS, hidden=8, message_hidden=8))
+    command = ["demo", "--out", str(tmp_path)]
+    assert main([*command, "--json"]) == 1
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert not found["separated"]
+    assert "overlap" in said.err
+    assert [(row["method"], row["epsilon"], row["valid"]) for row in found["runs"]] == [
+        ("dpmac", "inf", True),
+        ("dpmac", "3", True),
+        ("maddpg", "no messages", True),
+    ]
+    assert 2.9 < found["runs"][1]["exact_epsilon"] <= 3
+    for name in ("curves.png", "episode.gif", "dpmac/privacy.json"):
+        assert (tmp_path / name).stat().st_size > 100
+
+    trained = (tmp_path / "dpmac" / "metrics.csv").read_bytes()
+    assert main(command) == 1  # trains nothing anew, and tells people the same
+    again = capsys.readouterr().out
+    assert f"{found['runs'][1]['returns'][0]:.2f}" in again
+    assert "OVERLAP" in again
+
+    monkeypatch.setattr(demo, "LEARNING", dataclasses.replace(demo.LEARNING, steps=800))
+    assert main(command) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    assert (tmp_path / "dpmac" / "metrics.csv").read_bytes() == trained

@@ -125,7 +125,8 @@ def curves(out: Path) -> None:
             values = np.array(
                 [[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps]
             )
-            legend = "no messages (MADDPG)" if name == "maddpg" else f"DPMAC, ε = {label} an episode"
+            said = "a free symbol" if label == "inf" else f"a symbol at ε = {label}"
+            legend = "no messages (MADDPG)" if name == "maddpg" else f"DPMAC, {said} an episode"
             (line,) = axes.plot(steps, values.mean(axis=1), label=legend)
             axes.fill_between(steps, values.min(axis=1), values.max(axis=1), alpha=0.2, color=line.get_color())
     reference = store.read_json(out / "dpmac" / "reference.json")["returns"]

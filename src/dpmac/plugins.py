@@ -14,5 +14,5 @@ def load(kind: str, name: str, place: str) -> Any:
         sys.path.append("")  # a user's own module lies in the working directory, where installed commands do not look
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise BadInput(f"{kind} {name!r} cannot be loaded: {error}") from None

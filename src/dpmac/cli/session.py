@@ -63,10 +63,14 @@ class Work:
 def noted(name: str, argv: Sequence[str]) -> str:
     """A command as others may see it: of absolute paths, which are about this machine, the last name alone.
 
-    >>> noted("reproduce", ["all", "--out", "/home/me/results"])
-    'dpmac reproduce all --out results'
+    >>> noted("reproduce", ["all", "--out", "/elsewhere/results", "--export=/elsewhere/all.json.gz"])
+    'dpmac reproduce all --out results --export=all.json.gz'
     """
-    return " ".join(["dpmac", name, *(Path(word).name if Path(word).is_absolute() else word for word in argv)])
+    words = []
+    for word in argv:
+        option, equals, value = word.rpartition("=")
+        words.append(option + equals + (Path(value).name if Path(value).is_absolute() else value))
+    return " ".join(["dpmac", name, *words])
 
 
 class Worked(NamedTuple):

@@ -27,7 +27,8 @@ def team_of(agents, channel, **options):
 
 def hear(agent, memory, inbox):
     """c = Σ_j softmax_j(q·k_j / √|k|) v_j, over one's own message and those of the others."""
-    query, everybody = linear(agent.protocol.query, memory), [linear(agent.protocol.message, memory), *inbox]
+    own, query = np.split(linear(agent.protocol.said, memory), [SMALL.message_size])
+    everybody = [own, *inbox]
     weights = softmax(np.array([query @ m[:SIGNATURE] for m in everybody]) / math.sqrt(SIGNATURE))
     return sum(weight * message[SIGNATURE:] for weight, message in zip(weights, everybody, strict=True))
 
@@ -57,7 +58,9 @@ def episode_logits(agents, observations, noise, sigma, rounds):
                     np.tanh(linear(agent.protocol.ponderer, np.concatenate([heard[i], thoughts[i]])))
                     for i, agent in enumerate(agents)
                 ]
-            messages = [linear(agent.protocol.message, thoughts[i]) for i, agent in enumerate(agents)]
+            messages = [
+                linear(agent.protocol.said, thoughts[i])[: SMALL.message_size] for i, agent in enumerate(agents)
+            ]
             arrived = [release(message, noise[use, i], sigma[i]) for i, message in enumerate(messages)]
             use += 1
     return np.array(logits)
@@ -129,9 +132,9 @@ def test_noise_at_the_receiver_is_told_to_protect_nothing():
 def test_noise_at_the_receiver_falls_on_the_clipped_aggregate():
     channel = Channel(clip_norm=1e-6, place="receiver")
     team, level = team_of(3, channel), levels(channel, (2.0, 2.0, 2.0))
-    inbox, mask, hidden = jnp.ones((3, 2, 5)), jnp.ones((3, 2), bool), jnp.ones((3, 8))
+    inbox, mask, said = jnp.ones((3, 2, 5)), jnp.ones((3, 2), bool), jnp.ones((3, 5 + SIGNATURE))
     noise = jax.random.normal(jax.random.key(0), (3, 3))
-    heard = team.receive(inbox, mask, jnp.zeros((3, OBSERVATION)), hidden, noise, level)
+    heard = team.receive(inbox, mask, jnp.zeros((3, OBSERVATION)), said, noise, level)
     np.testing.assert_allclose(heard, 2.0 * noise, atol=1e-5)
 
 
@@ -140,10 +143,10 @@ def test_an_agent_that_hears_nobody_attends_to_itself_without_nan():
     inbox, memory = jnp.ones((2, SMALL.message_size)), jnp.linspace(-1, 1, SMALL.hidden)
 
     def heard(member, mask):
-        return member.receive(inbox, mask, jnp.zeros(OBSERVATION), memory)
+        return member.receive(inbox, mask, jnp.zeros(OBSERVATION), member.read(memory))
 
     alone = heard(member, jnp.zeros(2, bool))
-    np.testing.assert_allclose(alone, member.message(memory)[SIGNATURE:], atol=1e-6)
+    np.testing.assert_allclose(alone, member.said(memory)[SIGNATURE : SMALL.message_size], atol=1e-6)
     assert np.any(alone != heard(member, jnp.array([True, False])))
     slope = jax.grad(lambda m: jnp.sum(heard(m, jnp.zeros(2, bool))))(member)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))

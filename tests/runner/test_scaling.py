@@ -11,18 +11,16 @@ SLACK = 1.3
 
 def seconds(sizes):
     """Seconds of an update for (agents, horizon, batch) each, side by side."""
-    prepared = [
-        bench.prepare(
-            RunConfig(
-                "cn",
-                task_options={"agents": agents, "horizon": horizon},
-                networks=Networks(),
-                learning=Learning(steps=4 * horizon * 100, batch=batch, buffer=256),
-            )
+    configs = [
+        RunConfig(
+            "cn",
+            task_options={"agents": agents, "horizon": horizon},
+            networks=Networks(),
+            learning=Learning(steps=4 * horizon * 100, batch=batch, buffer=256),
         )
         for agents, horizon, batch in sizes
     ]
-    return bench.measure(prepared, iterations=2, repeats=7)
+    return bench.measure(bench.prepare(configs), iterations=2, repeats=7)
 
 
 @pytest.mark.large

@@ -18,6 +18,7 @@ from jax import Array
 
 from dpmac.agents.layers import Gru, Linear
 from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.agents.recurrent import unrolled
 from dpmac.config import Networks
 
 
@@ -31,10 +32,10 @@ class Prior(eqx.Module):
         self.hidden = Linear(observation + others, width)
         self.belief = Linear(width, 1)
 
-    def __call__(self, observation: Array, others: int) -> Array:
+    def __call__(self, observation: Array) -> Array:
         """Logits (other,) of asking."""
-        given = jnp.concatenate([jnp.tile(observation, (others, 1)), jnp.eye(others)], axis=1)
-        return self.belief(jax.nn.relu(self.hidden(given)))[:, 0]
+        seen, who = jnp.split(self.hidden.weight, [len(observation)])  # the input ends in a one-hot k
+        return self.belief(jax.nn.relu(observation @ seen + who + self.hidden.bias))[:, 0]
 
 
 class I2C(Protocol):
@@ -83,14 +84,15 @@ class I2C(Protocol):
 
     def asks(self, observation: Array) -> Array:
         """Whether each of the others (other,) is asked; no gradient flows, the prior learns from its labels alone."""
-        return jnp.ones(self.others, bool) if self.prior is None else self.prior(observation, self.others) > 0
+        return jnp.ones(self.others, bool) if self.prior is None else self.prior(observation) > 0
 
     def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
         def hear(heard: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
             reply, there = now
             return jnp.where(there, self.listener(reply, heard), heard), None
 
-        return jax.lax.scan(hear, jnp.zeros(self.heard), (inbox, mask & self.asks(observation)))[0]
+        asked = mask & self.asks(observation)
+        return jax.lax.scan(hear, jnp.zeros(self.heard), (inbox, asked), unroll=unrolled())[0]
 
     @staticmethod
     def auxiliary(
@@ -120,9 +122,7 @@ class I2C(Protocol):
         loss = protocol.weight * jnp.sum(jnp.mean(regulariser, axis=1))
         asks, report = jnp.ones(agents), {"effect": jnp.mean(effect)}
         if protocol.prior is not None:
-            beliefs = jax.vmap(lambda prior, o: jax.vmap(lambda x: prior(x, protocol.others))(o))(
-                protocol.prior, observations
-            )
+            beliefs = jax.vmap(lambda prior, o: jax.vmap(prior)(o))(protocol.prior, observations)
             label = effect >= jnp.percentile(effect, protocol.percentile)
             belief = jnp.take_along_axis(beliefs, other[..., None], axis=-1)[..., 0]
             loss += jnp.sum(jnp.mean(jax.nn.softplus(jnp.where(label, -belief, belief)), axis=1))

@@ -66,9 +66,9 @@ class Gru(eqx.Module):
         self.input = Linear(inputs, 3 * width)
         self.hidden = jnp.zeros((width, 3 * width))
 
-    def __call__(self, x: Array, memory: Array) -> Array:
-        """x (inputs,), memory (width,) ↦ the next memory (width,)."""
-        _, update, new, _ = gates(self.input(x), memory @ self.hidden)
+    def __call__(self, x: Array, memory: Array, recalled: Array | None = None) -> Array:
+        """x (inputs,), memory (width,) ↦ the next memory (width,); recalled is memory·hidden, where that is known."""
+        _, update, new, _ = gates(self.input(x), memory @ self.hidden if recalled is None else recalled)
         return new + update * (memory - new)
 
     def unroll(self, xs: Array) -> Array:
@@ -86,10 +86,12 @@ class Actor(eqx.Module):
         self.cell = (Gru if recurrent else Linear)(inputs, width)
         self.head = Linear(width, actions)
 
-    def __call__(self, observation: Array, heard: Array, memory: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, observation: Array, heard: Array, memory: Array, recalled: Array | None = None
+    ) -> tuple[Array, Array]:
         """(logits (action,), next memory (width,)); a feed-forward actor's memory is its hidden layer, never read."""
         x = jnp.concatenate([observation, heard])
-        memory = self.cell(x, memory) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(x))
+        memory = self.cell(x, memory, recalled) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(x))
         return self.head(memory), memory
 
     def unroll(self, observations: Array, heard: Array) -> Array:

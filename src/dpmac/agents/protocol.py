@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac import plugins
+from dpmac.agents.layers import Linear
 from dpmac.config import BadInput, Channel, Networks, Place, require
 
 
@@ -59,6 +60,16 @@ class Protocol(eqx.Module):
     def heard(self) -> int:
         """Width of what `receive` hands to the actor."""
         raise NotImplementedError
+
+    @property
+    def reader(self) -> Linear | None:
+        """A layer over the actor's memory, the output of which `send`, `receive` and `describe` are given instead of
+        the memory. It is part of the actor's own product, which makes it cheap."""
+        return None
+
+    def read(self, memory: Array) -> Array:
+        """What `send`, `receive` and `describe` are given of the actor's memory (width,)."""
+        return memory if self.reader is None else self.reader(memory)
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> Any:
         """The sender's own chance for messages of this shape (…), the last axis of which is the agents'."""

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.layers import Linear, with_bias
+from dpmac.agents.layers import Linear
 from dpmac.agents.protocol import Protocol, Sizes, inner, masked_softmax
 
 
@@ -14,8 +14,8 @@ class Tarmac(Protocol):
     """A message is [k, v], signature and value, from the hidden state h. A receiver's query q, from its own h, weighs
     the values of all agents, its own among them, by α = softmax(q·k / √|k|); what it hears is c = Σ α·v."""
 
-    message: Linear
-    query: Linear
+    said: Linear
+    """h ↦ [k, v, q], the message and the query."""
     ponderer: Linear
     signature: int = eqx.field(static=True)
     """Numbers of a message that are its signature; the rest is its value."""
@@ -31,8 +31,7 @@ class Tarmac(Protocol):
         if not 0 <= signature < sizes.message:
             raise TypeError(f"signature must leave room for a value in {sizes.message} numbers, not {signature}")
         return cls(
-            message=Linear(width, sizes.message),
-            query=Linear(width, signature),
+            said=Linear(width, sizes.message + signature),
             ponderer=Linear(sizes.message - signature + width, width),
             signature=signature,
         )
@@ -43,15 +42,18 @@ class Tarmac(Protocol):
 
     @property
     def heard(self) -> int:
-        return self.message.weight.shape[-1] - self.signature
+        return self.said.bias.shape[-1] - 2 * self.signature
+
+    @property
+    def reader(self) -> Linear:
+        return self.said
 
     def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
-        return self.message(memory)
+        return memory[: self.heard + self.signature]
 
     def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
         # One's own message needs no channel, so it is neither late nor noisy.
-        both = jnp.concatenate([with_bias(self.message), with_bias(self.query)], axis=-1)
-        own, query = jnp.split(jnp.concatenate([memory, jnp.ones(1)]) @ both, [self.message.weight.shape[-1]])
+        own, query = jnp.split(memory, [self.heard + self.signature])
         everybody = jnp.concatenate([own[None], inbox])
         arrived = jnp.concatenate([jnp.ones(1, bool), mask])
         signatures, values = everybody[:, : self.signature], everybody[:, self.signature :]

@@ -15,7 +15,7 @@ from jax import Array
 
 from dpmac.agents import protocol as protocols
 from dpmac.agents.channel import Level, Mechanism, mechanism
-from dpmac.agents.layers import Actor, fill
+from dpmac.agents.layers import Actor, Gru, fill
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, Networks, require
@@ -26,6 +26,16 @@ class Member(eqx.Module):
 
     protocol: Protocol
     actor: Actor
+
+    def recall(self, memory: Array) -> tuple[Array, Array]:
+        """A memory's product (3 · width,) for the actor's next step, or nothing, and what the protocol reads of it."""
+        reader, cell = self.protocol.reader, self.actor.cell
+        if not isinstance(cell, Gru):
+            return jnp.zeros(0), self.protocol.read(memory)
+        if reader is None:
+            return memory @ cell.hidden, memory
+        recalled, read = jnp.split(memory @ jnp.concatenate([cell.hidden, reader.weight], -1), [cell.hidden.shape[-1]])
+        return recalled, read + reader.bias
 
 
 class Chance(NamedTuple):
@@ -46,8 +56,10 @@ class Memory(NamedTuple):
 
     hidden: Array
     """(agent, width) of the actors."""
-    thought: Array
-    """(agent, width) what receivers read with: `hidden`, or what they made of it in the rounds of the last exchange."""
+    recalled: Array
+    """(agent, 3 · width) what the actors' next step takes from `hidden`; nothing if they have no memory."""
+    read: Array
+    """(agent, …) what protocols read of `hidden`, or of what they made of it in the rounds of the last exchange."""
     released: Array
     """(agent, message) or (agent, other, message): the last messages that left the agents, as they left; several rounds
     stand side by side in the last axis."""
@@ -124,9 +136,10 @@ class Team(eqx.Module):
         """The memory before the first step: nothing has been received."""
         spec, others, size = self.channel.spec, self.agents - 1, self.channel.size
         copies = () if spec.copies == 1 else (others,)
+        hidden = jnp.zeros((self.agents, self.width))
         return Memory(
-            jnp.zeros((self.agents, self.width)),
-            jnp.zeros((self.agents, self.width)),
+            hidden,
+            *jax.vmap(Member.recall)(self.members, hidden),
             jnp.zeros((self.agents, *copies, spec.rounds * size)),
             jnp.ones((self.agents, others), bool),
             jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
@@ -139,29 +152,31 @@ class Team(eqx.Module):
         inbox = jnp.where(memory.time > 0, inbox, 0.0)
         spec = self.channel.spec
         noise = pick(chance.channel, (memory.time + 1) * spec.rounds - 1) if spec.place == "receiver" else None
-        heard = self.receive(inbox, mask, observations, memory.thought, noise, level)
-        logits, hidden = jax.vmap(lambda member, o, q, h: member.actor(o, q, h))(
-            self.members, observations, heard, memory.hidden
+        heard = self.receive(inbox, mask, observations, memory.read, noise, level)
+        logits, hidden = jax.vmap(lambda member, *given: member.actor(*given))(
+            self.members, observations, heard, memory.hidden, memory.recalled
         )
-        return logits, memory._replace(hidden=hidden)
+        recalled, read = jax.vmap(Member.recall)(self.members, hidden)
+        return logits, memory._replace(hidden=hidden, recalled=recalled, read=read)
 
     def speak(self, memory: Memory, observations: Array, actions: Array, chance: Chance, level: Level) -> Memory:
         """Release messages about this step's observations (agent, feature) and actions (agent,), if it is time to.
 
         With several rounds, all but the last are heard at once, and what is made of them shapes the next.
         """
-        spec, history, thought, released = self.channel.spec, memory.history, memory.hidden, []
+        spec, history, thought, read, released = self.channel.spec, memory.history, memory.hidden, memory.read, []
         use = jnp.asarray(np.cumsum(self.sends) - 1)[memory.time] * spec.rounds
         for turn in range(spec.rounds):
             if turn > 0:
                 inbox, mask = self.deliver(released[-1], chance.recipients[use], level)
                 at = (memory.time + 1) * spec.rounds + turn - 1
                 noise = pick(chance.channel, at) if spec.place == "receiver" else None
-                heard = self.receive(inbox, mask, observations, thought, noise, level)
+                heard = self.receive(inbox, mask, observations, read, noise, level)
                 thought = jax.vmap(lambda member, c, h: member.protocol.ponder(c, h))(self.members, heard, thought)
+                read = self.read(thought)
                 use = use + 1
             raw = self.compose(
-                observations, actions, thought, pick(chance.sender, memory.time if spec.sample_rate else use)
+                observations, actions, read, pick(chance.sender, memory.time if spec.sample_rate else use)
             )
             if spec.sample_rate:
                 history = history.at[memory.time].set(raw)
@@ -170,7 +185,7 @@ class Team(eqx.Module):
             released.append(self.release(raw, noise, level))
         send = jnp.asarray(self.sends)[memory.time]
         return memory._replace(
-            thought=jnp.where(send, thought, memory.hidden),
+            read=jnp.where(send, read, memory.read),
             released=jnp.where(send, jnp.concatenate(released, axis=-1), memory.released),
             recipients=jnp.where(send, chance.recipients[use], memory.recipients),
             history=history,
@@ -229,11 +244,15 @@ class Team(eqx.Module):
 
     # What both are made of ------------------------------------------------------------------------------------------
 
-    def compose(self, observations: Array, actions: Array, hidden: Array, chance: Any) -> Array:
+    def read(self, hidden: Array) -> Array:
+        """What protocols read (agent, …) of the actors' memories (agent, width)."""
+        return jax.vmap(lambda member, h: member.protocol.read(h))(self.members, hidden)
+
+    def compose(self, observations: Array, actions: Array, read: Array, chance: Any) -> Array:
         """Messages (agent, message) before the channel."""
         one_hot = jax.nn.one_hot(actions, self.actions)
         return jax.vmap(lambda member, *given: member.protocol.send(*given))(
-            self.members, observations, one_hot, hidden, chance
+            self.members, observations, one_hot, read, chance
         )
 
     def release(self, messages: Array, chance: Any, level: Level) -> Array:
@@ -259,12 +278,10 @@ class Team(eqx.Module):
         inbox = released[source, slot] if released.ndim == 3 else released[source]
         return inbox, recipients[source, slot]
 
-    def receive(
-        self, inbox: Array, mask: Array, observations: Array, hidden: Array, chance: Any, level: Level
-    ) -> Array:
+    def receive(self, inbox: Array, mask: Array, observations: Array, read: Array, chance: Any, level: Level) -> Array:
         """What enters the actors (agent, heard); noised here if the channel stands at the receiver."""
         heard = jax.vmap(lambda member, *given: member.protocol.receive(*given))(
-            self.members, inbox, mask, observations, hidden
+            self.members, inbox, mask, observations, read
         )
         return heard if chance is None else jax.vmap(self.hearing.release)(heard, chance, level)
 

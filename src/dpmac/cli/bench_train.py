@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import Budget, Learning, RunConfig, require
+from dpmac.config import Budget, Channel, Learning, RunConfig, require
 
 RELEASED_SECONDS = {"cn": 1.15, "ccn": 0.71, "pp": 4.9}
 """One update of all agents and one episode in the authors' published code, on two cores."""
@@ -31,7 +31,7 @@ class BenchTrain:
     iterations: int = 10
     """Iterations in one timed piece."""
     repeats: int = 5
-    """Timed pieces of each population, interleaved; the median counts."""
+    """Timed pieces of each population, interleaved over a task's methods and populations; the median counts."""
     breakdown: bool = False
     """Also time the parts of an iteration, each compiled by itself."""
     json: bool = False
@@ -51,10 +51,12 @@ def measure(options: BenchTrain) -> dict[str, Any]:
     from dpmac.runner import bench
 
     rate, rows = bench.matrix_rate(), []
-    for task, method in itertools.product(options.tasks, options.methods):
-        prepared = [bench.prepare(config(task, method, runs, options.episodes)) for runs in options.populations]
-        measured = bench.measure(prepared, options.iterations, options.repeats)
-        for item, runs, seconds in zip(prepared, options.populations, measured, strict=True):
+    kinds = list(itertools.product(options.tasks, options.methods, options.populations))
+    prepared = bench.prepare([config(*kind, options.episodes) for kind in kinds])
+    for task, group in itertools.groupby(zip(kinds, prepared, strict=True), lambda pair: pair[0][0]):
+        names, items = zip(*group, strict=True)
+        measured = bench.measure(items, options.iterations, options.repeats)
+        for (_, method, runs), item, seconds in zip(names, items, measured, strict=True):
             row: dict[str, Any] = {
                 "task": task,
                 "method": method,
@@ -71,18 +73,19 @@ def measure(options: BenchTrain) -> dict[str, Any]:
             rows.append(row)
             done = f"{1e3 * seconds:.2f} ms an update, compiled in {item.compile_seconds:.0f} s"
             print(f"{task} {method} {runs} runs: {done}", file=sys.stderr, flush=True)
-        del prepared
     return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": bench.peak_bytes(), "rows": rows}
 
 
 def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
-    """The paper's sizes; noise as at ε = 10 for an episode, which costs what any other does."""
+    """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does."""
     from dpmac import tasks
+    from dpmac.agents import protocol
 
+    channel = Channel(place=protocol.find(method).private_at)
     budget = Budget() if method == "maddpg" else Budget((10.0,))
     steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
     learning = Learning(steps=steps, batch=256 if task == "pp" else 128, episodes=episodes, updates=episodes // 4)
-    return RunConfig(task, method, budgets=(budget,), seeds=tuple(range(runs)), learning=learning)
+    return RunConfig(task, method, channel=channel, budgets=(budget,), seeds=tuple(range(runs)), learning=learning)
 
 
 def text(result: dict[str, Any]) -> str:

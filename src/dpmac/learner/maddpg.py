@@ -180,17 +180,17 @@ def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
     one_hot = jax.nn.one_hot(episode.actions, team.actions)
     observations = episode.observations[:-1]
     chance = team.chance(jax.random.wrap_key_data(episode.chance))
-    hidden = jnp.zeros((len(observations), team.agents, team.width))
+    read = jnp.zeros((len(observations), team.agents, team.width))
     if team.members.protocol.sequential:
-        hidden = team.replay_stepwise(observations, episode.actions, chance, level)
+        read = jax.vmap(team.read)(team.replay_stepwise(observations, episode.actions, chance, level))
     sender = jax.tree.map(lambda x: x[0], chance.sender)
-    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, hidden, sender)
+    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, read, sender)
     clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
     norm = jnp.linalg.norm(raw, axis=-1)
     signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
     noise = jnp.mean(team.channel.size * level.amount**2)
     extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
-        team.members, observations, one_hot, hidden
+        team.members, observations, one_hot, read
     )
     return {
         "message_norm": jnp.mean(norm),

@@ -1,9 +1,11 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
 import math
+import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -22,11 +24,10 @@ MATRIX = 4096
 
 
 class Prepared(NamedTuple):
-    """A population that is compiled and has filled a minibatch's worth of its replay."""
+    """A population whose iterations are compiled."""
 
     config: RunConfig
     program: Program
-    states: train.RunState
     tables: Any
     advance: Callable[..., Any]
     compile_seconds: float
@@ -63,29 +64,44 @@ def operations(program: Program) -> float:
     return 2.0 * rows * (4 * weights(networks.team) + 6 * weights(networks.critics))
 
 
-def prepare(config: RunConfig) -> Prepared:
-    """Compile a population's iterations and let it collect a minibatch."""
-    program, runs = population.check(config), population.runs_of(config)
-    tables = population.tables_of(config, program, runs, 1.0)
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def advance(program: Program, states: train.RunState, tables: Any, iterations: Any) -> train.RunState:
+    """So many iterations of a population and nothing else."""
 
-    @partial(jax.jit, donate_argnums=0)
-    def advance(states: train.RunState, tables: Any, iterations: Any) -> train.RunState:
-        def run(state: train.RunState, table: Any) -> train.RunState:
-            return jax.lax.fori_loop(0, iterations, lambda _, s: train.iterate(program, s, table)[0], state)
+    def run(state: train.RunState, table: Any) -> train.RunState:
+        return jax.lax.fori_loop(0, iterations, lambda _, s: train.iterate(program, s, table)[0], state)
 
-        return jax.vmap(run)(states, tables)
-
-    begun = time.perf_counter()
-    shapes = jax.eval_shape(partial(population.start, program), population.keys_of(runs))
-    compiled = advance.lower(shapes, tables, jnp.asarray(1)).compile()
-    seconds = time.perf_counter() - begun
-    states = compiled(population.start(program, population.keys_of(runs)), tables, jnp.asarray(2))
-    return Prepared(config, program, states, tables, compiled, seconds)
+    return jax.vmap(run)(states, tables)
 
 
-def measure(prepared: list[Prepared], iterations: int, repeats: int) -> list[float]:
-    """Seconds of one update with its share of rollouts, for each population: medians of interleaved repeats."""
-    states = [item.states for item in prepared]
+def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
+    """Trace populations' iterations one after another, and compile them side by side on half of the cores."""
+
+    def compiled(lowered: Any) -> tuple[Callable[..., Any], float]:
+        begun = time.perf_counter()
+        return lowered.compile(), time.perf_counter() - begun
+
+    traced = []
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        for config in configs:
+            program, runs = population.check(config), population.runs_of(config)
+            tables = population.tables_of(config, program, runs, 1.0)
+            shapes = jax.eval_shape(partial(population.start, program), population.keys_of(runs))
+            lowered = advance.lower(program, shapes, tables, jnp.asarray(1))
+            traced.append((config, program, tables, pool.submit(compiled, lowered)))
+    return [Prepared(*given, *ready.result()) for *given, ready in traced]
+
+
+def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list[float]:
+    """Seconds of one update with its share of rollouts, for each population: medians of interleaved repeats.
+
+    Before that each makes two iterations, which collect episodes for minibatches.
+    """
+    states = [
+        item.advance(population.start(item.program, keys), item.tables, jnp.asarray(2))
+        for item in prepared
+        for keys in [population.keys_of(population.runs_of(item.config))]
+    ]
     seconds: list[list[float]] = [[] for _ in prepared]
     for _ in range(repeats):
         for index, item in enumerate(prepared):

@@ -37,7 +37,7 @@ def step_team(team: Team, level: Level, memory: Memory, observations: Array, key
     logits, memory = team.listen(memory, observations, None, level)  # type: ignore[arg-type]
     actions = jnp.argmax(logits, axis=-1)
     chance = jax.vmap(partial(chance_of, team.members.protocol))(keys)
-    return actions, team.compose(observations, actions, memory.hidden, chance), memory
+    return actions, team.compose(observations, actions, memory.read, chance), memory
 
 
 def chance_of(protocol: Any, key: Any) -> Any:
@@ -86,7 +86,7 @@ class DeployedTeam:
             sent = [voice.release(voice.mix(past[:, agent], time)) for agent, voice in enumerate(self.voices)]
             copies = jnp.stack([copies if team.channel.spec.copies > 1 else copies[0] for copies, _ in sent])
             memory = memory._replace(released=copies, recipients=jnp.stack([recipients for _, recipients in sent]))
-        return np.asarray(actions), memory._replace(thought=memory.hidden, time=memory.time + 1)
+        return np.asarray(actions), memory._replace(time=memory.time + 1)
 
     def spent(self, agent: int) -> float:
         """ε of everything that an agent has released so far, in all episodes."""
@@ -145,11 +145,12 @@ def step_agent(
     """An action, a message before the channel (number,) and the next hidden state of one agent."""
     inbox = jax.vmap(channel.read)(memory.inbox, others) if aware and channel.size else memory.inbox
     inbox = jnp.where(memory.time > 0, inbox, 0.0)
-    heard = member.protocol.receive(inbox, memory.arrived, observation, memory.hidden)
+    heard = member.protocol.receive(inbox, memory.arrived, observation, member.protocol.read(memory.hidden))
     logits, hidden = member.actor(observation, heard, memory.hidden)
     action = jnp.argmax(logits)
     one_hot = jax.nn.one_hot(action, logits.shape[-1])
-    return action, member.protocol.send(observation, one_hot, hidden, chance_of(member.protocol, key)), hidden
+    chance = chance_of(member.protocol, key)
+    return action, member.protocol.send(observation, one_hot, member.protocol.read(hidden), chance), hidden
 
 
 class DeployedAgent:

@@ -91,6 +91,13 @@ def test_runs_are_whole_iterations_at_any_pace(episodes):
             assert 0 <= learning.steps - scale.steps.get(config.task, scale.learning.steps) < horizon * episodes
 
 
+def test_a_scale_has_a_pace_of_its_own():
+    for scale in SCALES.values():
+        learning = experiments.configuration([Cell("ccn", "dpmac")], scale).learning
+        assert (learning.episodes, learning.updates) == (scale.learning.episodes, scale.learning.updates)
+    assert PAPER.pace == Pace(4, 0.25)
+
+
 def test_often_is_one_update_an_episode_at_any_pace():
     cell = Cell("ccn", "dpmac", "free", "often")
     for episodes in (4, 16):

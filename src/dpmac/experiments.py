@@ -149,56 +149,6 @@ ABLATIONS: dict[str, tuple[Cell, ...]] = {
 an episode instead of one in four; and cooperative navigation where agents see no further than 0.5."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How large every run is."""
-
-    tasks: tuple[str, ...]
-    seeds: int
-    networks: Networks
-    learning: Learning
-    final_episodes: int
-    """Common starts on which finished teams are scored."""
-    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Environment steps of tasks that are given others than `learning` says."""
-
-
-SCALES: dict[ScaleName, Scale] = {
-    "smoke": Scale(
-        ("ccn",),
-        2,
-        Networks(hidden=8, message_hidden=8, message_size=4),
-        Learning(steps=1600, batch=4, buffer=64, evaluations=4, evaluation_episodes=4, explore_steps=400),
-        8,
-    ),
-    "quick": Scale(
-        ("ccn", "cn"),
-        2,
-        Networks(hidden=64),
-        Learning(
-            steps=150_000,
-            batch=64,
-            discount=0.7,
-            learning_rate=5e-3,
-            decay=0.3,
-            target_rate=0.02,
-            explore_steps=20_000,
-            evaluations=20,
-        ),
-        1024,
-        {"cn": 12_000},
-    ),
-    "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
-}
-"""smoke: seconds. quick: a machine without an accelerator; a short sight and large steps let messages be learned in a
-thousand updates, where the paper's settings take two thousand of four times the size. paper: a million steps."""
-
-
-def batch_of(task: str, learning: Learning) -> int:
-    """Episodes in a minibatch: twice as many on PP, as in the paper."""
-    return learning.batch * (2 if task == "pp" else 1)
-
-
 class Pace(NamedTuple):
     """How collecting and learning take turns."""
 
@@ -206,7 +156,7 @@ class Pace(NamedTuple):
     """Fresh episodes an iteration; a run's steps are rounded up to whole iterations."""
     updates_per_episode: float = 0.25
 
-    def learning(self, task: str, scale: Scale, change: Mapping[str, Any]) -> Learning:
+    def learning(self, task: str, scale: "Scale", change: Mapping[str, Any]) -> Learning:
         """The scale's learning on a task at this pace, which a variant may change."""
         updates = change.get("updates_per_episode", self.updates_per_episode) * self.episodes
         require(
@@ -223,12 +173,65 @@ class Pace(NamedTuple):
         )
 
 
-PACE = Pace()
-"""One update in four episodes, collected side by side."""
+@dataclass(frozen=True)
+class Scale:
+    """How large every run is."""
+
+    tasks: tuple[str, ...]
+    seeds: int
+    networks: Networks
+    learning: Learning
+    final_episodes: int
+    """Common starts on which finished teams are scored."""
+    steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Environment steps of tasks that are given others than `learning` says."""
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.learning.episodes, self.learning.updates / self.learning.episodes)
 
 
-def configuration(population: Sequence[Cell], scale: Scale, pace: Pace = PACE) -> RunConfig:
-    """The configuration of cells that share a compiled program."""
+SCALES: dict[ScaleName, Scale] = {
+    "smoke": Scale(
+        ("ccn",),
+        2,
+        Networks(hidden=8, message_hidden=8, message_size=4),
+        Learning(steps=1600, batch=4, buffer=64, evaluations=4, evaluation_episodes=4, explore_steps=400),
+        8,
+    ),
+    "quick": Scale(
+        ("ccn", "cn"),
+        2,
+        Networks(hidden=64),
+        Learning(
+            steps=520_000,
+            episodes=16,
+            batch=64,
+            discount=0.7,
+            learning_rate=8e-3,
+            decay=0.0,
+            target_rate=0.02,
+            logit_penalty=0.01,
+            explore_steps=80_000,
+            evaluations=20,
+        ),
+        1024,
+        {"cn": 20_000},
+    ),
+    "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
+}
+"""smoke: seconds. quick: a machine without an accelerator; a short sight, large steps and many fresh episodes let
+messages be learned in a thousand updates, where the paper's settings take two thousand of four times the size. paper: a
+million steps."""
+
+
+def batch_of(task: str, learning: Learning) -> int:
+    """Episodes in a minibatch: twice as many on PP, as in the paper."""
+    return learning.batch * (2 if task == "pp" else 1)
+
+
+def configuration(population: Sequence[Cell], scale: Scale, pace: Pace | None = None) -> RunConfig:
+    """The configuration of cells that share a compiled program, at the scale's own pace or another."""
     first = population[0]
     require(all(cell.population == first.population for cell in population), "cells of one population share a program")
     change = VARIANTS[first.variant]
@@ -241,7 +244,7 @@ def configuration(population: Sequence[Cell], scale: Scale, pace: Pace = PACE) -
         budgets=tuple(BUDGETS[cell.budget] for cell in population),
         seeds=tuple(range(scale.seeds)),
         networks=dataclasses.replace(scale.networks, **change.get("networks", {})),
-        learning=pace.learning(first.task, scale, change),
+        learning=(pace or scale.pace).learning(first.task, scale, change),
     )
 
 
@@ -267,7 +270,7 @@ def populations(
     scale: Scale,
     tasks: Sequence[str],
     methods: Sequence[str] = tuple(METHODS),
-    pace: Pace = PACE,
+    pace: Pace | None = None,
     seeds: int = 0,
 ) -> dict[str, RunConfig]:
     """Everything that these figures and ablations need, each run once, by the name of its population."""

@@ -3,8 +3,8 @@
 A scan spends its time there on launching steps and on stacking what they leave. Here each program takes a tile of
 episodes through all steps: the memory stays in registers, the weights stay in shared memory, for which they must be
 bfloat16; sums are float32. Gates are kept for the way back, also as bfloat16, for which the device's own tanh, right to
-eleven bits, is good enough. It is not for sigmoids, whose small values must keep a slope: where noise of size 300 closes
-the gates, learning would hardly open them again.
+eleven bits, is good enough. It is not for sigmoids, whose small values must keep a slope: where large noise closes
+the gates, learning has to open them again.
 """
 
 from functools import partial

@@ -30,10 +30,8 @@ class Member(eqx.Module):
     def recall(self, memory: Array) -> tuple[Array, Array]:
         """A memory's product (3 · width,) for the actor's next step, or nothing, and what the protocol reads of it."""
         reader, cell = self.protocol.reader, self.actor.cell
-        if not isinstance(cell, Gru):
-            return jnp.zeros(0), self.protocol.read(memory)
-        if reader is None:
-            return memory @ cell.hidden, memory
+        if reader is None or not isinstance(cell, Gru):
+            return memory @ cell.hidden if isinstance(cell, Gru) else jnp.zeros(0), self.protocol.read(memory)
         recalled, read = jnp.split(memory @ jnp.concatenate([cell.hidden, reader.weight], -1), [cell.hidden.shape[-1]])
         return recalled, read + reader.bias
 

@@ -1,6 +1,5 @@
 """`dpmac demo`: train with and without messages at a laptop's size, and show what came of it."""
 
-import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -12,14 +11,20 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import Budget, Channel, Networks, RunConfig, require
-from dpmac.experiments import SCALES
+from dpmac.config import Budget, Channel, Learning, Networks, RunConfig, require
 
 SEEDS = (0, 1)
 TASK = "ccn"
 EPSILON = 3.0
-LEARNING = dataclasses.replace(
-    SCALES["quick"].learning, steps=120_000, batch=96, decay=0.0, evaluations=24, evaluation_episodes=256
+LEARNING = Learning(
+    steps=120_000,
+    batch=96,
+    discount=0.7,
+    learning_rate=5e-3,
+    target_rate=0.02,
+    explore_steps=20_000,
+    evaluations=24,
+    evaluation_episodes=256,
 )
 NETWORKS = Networks(hidden=64, aware=True, clock=True)
 

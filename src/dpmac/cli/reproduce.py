@@ -32,10 +32,10 @@ class Reproduce(Work):
     """Only these tasks, out of cn, ccn, pp; by default those of the scale."""
     methods: tuple[str, ...] = tuple(METHODS)
     """Only these methods."""
-    episodes: int = 4
-    """Fresh episodes an iteration; sixteen keep an accelerator busier."""
-    updates_per_episode: float = 0.25
-    """Updates of all agents per episode; the paper's is 1."""
+    episodes: int = 0
+    """Fresh episodes an iteration; 0: the scale's own, which is 4 for paper, where 16 keep an accelerator busier."""
+    updates_per_episode: float = 0.0
+    """Updates of all agents per episode; 0: the scale's own, which is 1/4 for paper. The paper's is 1."""
     skip_figures: bool = False
     """Do not draw the figures into OUT/figures at the end."""
 
@@ -92,9 +92,10 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
     for method in options.methods:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
-    require(options.episodes >= 1, f"episodes must be a whole number from 1, not {options.episodes}")
+    require(options.episodes >= 0, f"episodes must be a whole number from 1, or 0, not {options.episodes}")
     names = targets(options.figures, options.with_ablations)
-    pace = Pace(options.episodes, options.updates_per_episode)
+    own = scale.pace
+    pace = Pace(options.episodes or own.episodes, options.updates_per_episode or own.updates_per_episode)
     wanted = populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
     require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
     return wanted

@@ -1,7 +1,6 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
 import math
-import os
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -82,7 +81,7 @@ def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
         return lowered.compile(), time.perf_counter() - begun
 
     traced = []
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+    with ThreadPoolExecutor(population.half_of_the_cores()) as pool:
         for config in configs:
             program, runs = population.check(config), population.runs_of(config)
             tables = population.tables_of(config, program, runs, 1.0)
@@ -97,19 +96,20 @@ def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list
 
     Before that each makes two iterations, which collect episodes for minibatches.
     """
-    states = [
-        item.advance(population.start(item.program, keys), item.tables, jnp.asarray(2))
-        for item in prepared
-        for keys in [population.keys_of(population.runs_of(item.config))]
-    ]
+
+    def begun(item: Prepared) -> train.RunState:
+        states = population.start(item.program, population.keys_of(population.runs_of(item.config)))
+        return item.advance(states, item.tables, jnp.asarray(2))
+
+    states = [begun(item) for item in prepared]
     seconds: list[list[float]] = [[] for _ in prepared]
     for _ in range(repeats):
         for index, item in enumerate(prepared):
-            begun = time.perf_counter()
+            clock = time.perf_counter()
             states[index] = item.advance(states[index], item.tables, jnp.asarray(iterations))
             jax.block_until_ready(states[index])
             updates = iterations * item.program.learning.updates
-            seconds[index].append((time.perf_counter() - begun) / updates)
+            seconds[index].append((time.perf_counter() - clock) / updates)
     return [median(each) for each in seconds]
 
 

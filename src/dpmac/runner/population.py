@@ -164,6 +164,11 @@ def available_bytes() -> int:
     return int(0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
+def half_of_the_cores() -> int:
+    """How many programs to compile side by side: each compiler uses more than one thread."""
+    return max(1, (os.cpu_count() or 2) // 2)
+
+
 def side_by_side(program: Program, runs: int, most: int) -> int:
     """How many runs to train at once: at most so many (0: what fits in memory), in groups of about the same size."""
     fit = max(1, available_bytes() // bytes_per_run(program)) * jax.local_device_count()

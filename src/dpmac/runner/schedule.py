@@ -183,7 +183,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
     Whoever plans and works holds `store.locked(out)` from before the one to after the other.
     """
     began = time.monotonic()
-    compilers = options.compilers or max(1, (os.cpu_count() or 2) // 2)
+    compilers = options.compilers or population.half_of_the_cores()
     (out / "runs").mkdir(parents=True, exist_ok=True)
     total = sum(job.work for job in jobs)
     done, endings, pieces = 0.0, [], None

@@ -24,11 +24,11 @@ def record(cell: Cell, seed: int, final: float, deviation: float, evaluations: i
     """A run that ends at this return, after a plausible curve."""
     config = replace(experiments.configuration([cell], SCALES["paper"]), seeds=(seed,))
     agents, horizon = AGENTS[cell.task], HORIZON[cell.task]
-    claims = privacy.claim(config.budgets[0], config.channel, agents, horizon) if cell.method != "maddpg" else []
+    claims = privacy.claim(config.budgets[0], config.channel, agents, horizon) if cell.method != "silent" else []
     random, scripted = REFERENCES[cell.task]
     share = np.arange(1, evaluations + 1) / evaluations
     metrics = {"return": final + (random - final) * np.exp(-8 * share)}
-    if cell.method != "maddpg":
+    if cell.method != "silent":
         ones = np.ones(evaluations)
         metrics |= {"message_norm": 0.4 * ones, "share_clipped": 0.3 * ones, "signal_to_noise": ones}
     if cell.method == "dpmac":
@@ -45,9 +45,9 @@ def record(cell: Cell, seed: int, final: float, deviation: float, evaluations: i
             "return_std": 5.0,
             "episodes": 4096,
             "return_at": dict.fromkeys(experiments.PAPER_BUDGETS, final)
-            if cell.method != "maddpg"
+            if cell.method != "silent"
             else {"free": final},
-            "information": {"observation": 0.6, "with_messages": 0.8} if cell.method != "maddpg" else None,
+            "information": {"observation": 0.6, "with_messages": 0.8} if cell.method != "silent" else None,
             "population": {"name": cell.population, "runs": 5, "train_seconds": 60.0, "compile_seconds": 20.0},
         },
         [episode(agents, horizon)] if episodes and seed == 0 else [],

@@ -1,11 +1,15 @@
 """The paper's experiments as data."""
 
+from dataclasses import replace
+
 import pytest
 
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
 from dpmac.config import BadInput
-from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, HORIZONS, METHODS, NAMES, SCALES, VARIANTS, Cell, Pace
+from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, METHODS, NAMES, SCALES, VARIANTS, Cell
+from dpmac.learner.maddpg import Maddpg
+from dpmac.runner.train import Program
 
 PAPER = SCALES["paper"]
 
@@ -64,50 +68,38 @@ def test_sigma_is_that_of_the_paper_at_the_released_settings(budget, sigma):
 def test_settings_are_those_of_the_paper():
     configs = experiments.populations(experiments.targets(["all"]), PAPER, PAPER.tasks)
     for config in configs.values():
-        learning = config.learning
-        assert (learning.steps, learning.buffer, learning.learning_rate, learning.discount) == (
-            10**6,
-            10**4,
-            7e-4,
-            0.99,
-        )
-        assert learning.batch == (256 if config.task == "pp" else 128)
+        program = Program.of(config)
+        learner = program.learner
+        assert isinstance(learner, Maddpg)
+        assert (program.steps, learner.buffer, learner.learning_rate, learner.discount) == (10**6, 10**4, 7e-4, 0.99)
+        assert learner.batch_size(program.rollout) == (256 if config.task == "pp" else 128)
+        assert learner.updates(program.rollout) == 1
         assert (config.networks.hidden, config.networks.message_hidden, config.networks.message_size) == (128, 32, 8)
         assert config.seeds == (0, 1, 2, 3, 4)
-        task = tasks.make(config.task)
-        assert learning.steps % (task.horizon * learning.episodes) == 0
 
 
 @pytest.mark.parametrize("episodes", [4, 16])
-def test_runs_are_whole_iterations_at_any_pace(episodes):
-    pace = Pace(episodes, 0.25)
+def test_runs_are_rounded_up_to_whole_iterations(episodes):
     for scale in SCALES.values():
-        for config in experiments.populations(
-            experiments.targets([], True), scale, tuple(HORIZONS), pace=pace
-        ).values():
-            learning, horizon = config.learning, HORIZONS[config.task]
-            assert horizon == tasks.make(config.task).horizon
-            assert learning.steps % (horizon * episodes) == 0
-            assert 0 <= learning.steps - scale.steps.get(config.task, scale.learning.steps) < horizon * episodes
+        changed = replace(scale, training=replace(scale.training, episodes=episodes))
+        for config in experiments.populations(experiments.targets([], True), changed, ("cn", "ccn", "pp")).values():
+            task = tasks.make(config.task)
+            share = task.horizon * episodes
+            wanted = scale.steps.get(config.task, scale.training.steps)
+            assert 0 <= config.training.iterations(task.horizon) * share - wanted < share
 
 
-def test_a_scale_has_a_pace_of_its_own():
-    for scale in SCALES.values():
-        learning = experiments.configuration([Cell("ccn", "dpmac")], scale).learning
-        assert (learning.episodes, learning.updates) == (scale.learning.episodes, scale.learning.updates)
-    assert PAPER.pace == Pace(4, 0.25)
-
-
-def test_often_is_one_update_an_episode_at_any_pace():
-    cell = Cell("ccn", "dpmac", "free", "often")
+def test_often_is_one_update_an_episode_at_any_number_of_episodes():
     for episodes in (4, 16):
-        learning = experiments.configuration([cell], PAPER, Pace(episodes)).learning
-        assert learning.updates == learning.episodes == episodes
+        scale = replace(PAPER, training=replace(PAPER.training, episodes=episodes))
+        program = Program.of(experiments.configuration([Cell("ccn", "dpmac", "free", "often")], scale))
+        assert program.learner.updates(program.rollout) == episodes
 
 
 def test_a_fraction_of_an_update_is_bad_input():
+    scale = replace(PAPER, learner_options={"updates_per_episode": 0.3})
     with pytest.raises(BadInput, match="whole number"):
-        experiments.configuration([Cell("ccn", "dpmac")], PAPER, Pace(4, 0.3))
+        Program.of(experiments.configuration([Cell("ccn", "dpmac")], scale))
 
 
 def test_a_budget_has_one_name():

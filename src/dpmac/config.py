@@ -195,93 +195,77 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Networks:
-    """Sizes of the networks; the paper's by default."""
+class NetworkConfig:
+    """Sizes of the agents' networks; the paper's by default."""
 
     hidden: int = 128
-    """Width of actors and critics."""
+    """Width of actors, and of what a learner has beside them."""
     message_hidden: int = 32
     """Width inside senders and receivers."""
     message_size: int = 8
     """d, numbers in a message."""
-    recurrent_critic: bool = False
     recurrent_actor: bool = True
-    clock: bool = False
-    """Whether critics are told the time, without which the value of a state in a finite episode cannot be known."""
     aware: bool = False
     """Whether receivers are told the channel's noise and read messages as posteriors, which costs no privacy."""
+    products: int = 0
+    """Products of what an agent sees with what it heard that enter its actor beside both; 0: none."""
+    entry_layer: bool = False
+    """Whether actors have a layer before the recurrent one."""
+    share_parameters: bool = False
+    """Whether all agents have the same parameters."""
 
     def __post_init__(self) -> None:
         for name in ("hidden", "message_hidden", "message_size"):
             value = getattr(self, name)
             require(whole(value, 1, 4096), f"{name} must be a whole number from 1 to 4096, not {value}")
+        require(whole(self.products, 0, 4096), f"products must be a whole number from 0 to 4096, not {self.products}")
 
 
 @dataclass(frozen=True)
-class Learning:
-    """How a team learns; the paper's and the released settings by default."""
+class Training:
+    """How long a run is and how often it is looked at, whichever learner trains it."""
 
     steps: int = 1_000_000
-    """Environment steps of a run."""
+    """Environment steps of a run, rounded up to whole iterations."""
     episodes: int = 4
     """Fresh episodes collected side by side in one iteration."""
-    updates: int = 1
-    """Updates of all agents in one iteration. The paper's one update an episode is updates = episodes."""
-    batch: int = 128
-    """Episodes in a minibatch."""
-    buffer: int = 10_000
-    """Episodes that the replay ring holds."""
-    discount: float = 0.99
-    learning_rate: float = 7e-4
-    decay: float = 0.0
-    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
-    target_rate: float = 0.005
-    """Share of the online networks that enters the targets at each update."""
-    standardise: bool = True
-    """Whether critics learn rewards of mean 0 and deviation 1 over the replay, which leaves the order of policies."""
-    gradient_norm: float = 1.0
-    """Gradients of each agent are clipped to this norm."""
-    logit_penalty: float = 1e-3
-    """Weight of the mean squared logit in the actor's loss, which keeps the policy from freezing."""
-    explore_start: float = 1.0
-    explore_end: float = 0.05
-    explore_steps: int = 50_000
-    """Environment steps over which random actions anneal from `explore_start` to `explore_end`."""
-    terminal_horizon: bool = True
-    """Whether the time limit counts as a terminal state (as released) or is bootstrapped through."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced; also the granularity of progress, checkpoints and annealed budgets."""
     evaluation_episodes: int = 32
     """Greedy episodes in each evaluation, on the same starts every time."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "episodes", "updates", "batch", "buffer", "evaluations", "evaluation_episodes"):
-            value = getattr(self, name)
-            require(whole(value, 1), f"{name} must be a whole number from 1, not {value}")
-        for name in ("learning_rate", "gradient_norm"):
-            value = getattr(self, name)
-            require(positive(value), f"{name} must be a finite number above 0, not {value}")
-        for name in ("discount", "target_rate", "explore_start", "explore_end", "decay"):
-            value = getattr(self, name)
-            require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
-        require(self.buffer >= self.episodes, f"buffer ({self.buffer}) must hold one iteration ({self.episodes})")
-        require(self.logit_penalty >= 0, f"logit_penalty must be at least 0, not {self.logit_penalty}")
-        require(self.explore_steps >= 0, f"explore_steps must be at least 0, not {self.explore_steps}")
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            require(whole(value, 1), f"{item.name} must be a whole number from 1, not {value}")
+
+    def iterations(self, horizon: int) -> int:
+        """Iterations of a run whose episodes have so many steps."""
+        return math.ceil(self.steps / (horizon * self.episodes))
+
+
+RENAMED_METHODS = {"maddpg": "silent"}
+"""Version 0.1 called the silent protocol by the name of the learner."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One population: a task and a method, trained for every budget and every seed."""
+    """One population: a task, a method and a learner, trained for every budget and every seed."""
 
     task: str
     method: str = "dpmac"
+    """The protocol by which agents communicate."""
+    learner: str = "maddpg"
+    """What trains them, whichever way they communicate."""
     task_options: dict[str, Any] = field(default_factory=dict)
     method_options: dict[str, Any] = field(default_factory=dict)
+    learner_options: dict[str, Any] = field(default_factory=dict)
+    """The learner's own settings; those that are not named are its defaults."""
     channel: Channel = Channel()
     budgets: tuple[Budget, ...] = (Budget(),)
     seeds: tuple[int, ...] = (0,)
-    networks: Networks = Networks()
-    learning: Learning = Learning()
+    networks: NetworkConfig = NetworkConfig()
+    training: Training = Training()
     anneal_from: float = 0.0
     """ε from which every finite budget anneals down (geometrically) to its value; 0 trains at the budget throughout."""
     anneal_share: float = 0.6
@@ -291,6 +275,7 @@ class RunConfig:
     instead of annealing: with receivers that are told the level, one team then serves all budgets between."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "method", RENAMED_METHODS.get(self.method, self.method))
         require(len(self.budgets) > 0, "at least one budget is needed")
         require(len(self.seeds) > 0, "at least one seed is needed")
         require(len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {self.seeds}")
@@ -361,6 +346,26 @@ def from_json(cls: Any, data: Any) -> Any:
         return data
     require(origin is not dict or isinstance(data, dict), f"expected an object, not {data!r}")
     return data
+
+
+def run_config(data: Any) -> RunConfig:
+    """A run's configuration from JSON data, that of version 0.1 included."""
+    return from_json(RunConfig, upgraded(data) if isinstance(data, dict) and "learning" in data else data)
+
+
+def upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of version 0.1, which had one learner, as this version writes it."""
+    data = dict(data)
+    try:
+        settings, networks = dict(data.pop("learning")), dict(data["networks"])
+        training = {item.name: settings.pop(item.name) for item in dataclasses.fields(Training)}
+        settings |= {name: networks.pop(name) for name in ("recurrent_critic", "clock")}
+        settings["tau"] = settings.pop("target_rate")
+        settings["updates_per_episode"] = settings.pop("updates") / training["episodes"]
+        settings["bootstrap_horizon"] = not settings.pop("terminal_horizon")
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise BadInput(f"a configuration of version 0.1 cannot be read: {error!r}") from None
+    return data | {"learner": "maddpg", "learner_options": settings, "networks": networks, "training": training}
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

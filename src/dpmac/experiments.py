@@ -5,12 +5,11 @@ differ only in budget and seed share a compiled program and make one population.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from dpmac.config import Budget, Channel, Learning, Networks, Place, RunConfig, Unit, require
+from dpmac.config import Budget, Channel, NetworkConfig, Place, RunConfig, Training, Unit, require
 
 ScaleName = Literal["smoke", "quick", "paper"]
 
@@ -19,14 +18,13 @@ TASKS = {
     "ccn": "cooperative communication and navigation",
     "pp": "predator and prey",
 }
-HORIZONS = {"cn": 25, "ccn": 25, "pp": 40}
 METHODS: dict[str, tuple[str, Place]] = {
     "dpmac": ("DPMAC", "sender"),
     "tarmac": ("TarMAC", "receiver"),
     "i2c": ("I2C", "receiver"),
-    "maddpg": ("MADDPG", "sender"),
+    "silent": ("MADDPG", "sender"),
 }
-"""How a method is written, and where the paper puts its noise."""
+"""How the paper writes a method, and where it puts its noise. MADDPG is its learner without messages."""
 
 DELTA = 1e-4
 
@@ -86,8 +84,8 @@ class Figure:
 
 
 def against(budget: str) -> tuple[tuple[str, str], ...]:
-    """All methods at one budget, and MADDPG, which sends nothing."""
-    return (("dpmac", budget), ("tarmac", budget), ("i2c", budget), ("maddpg", "free"))
+    """All methods at one budget, and silence."""
+    return (("dpmac", budget), ("tarmac", budget), ("i2c", budget), ("silent", "free"))
 
 
 def over(method: str, *budgets: str) -> tuple[tuple[str, str], ...]:
@@ -119,7 +117,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     "deterministic": {"method_options": {"deterministic": True}},
     "feedforward": {"networks": {"recurrent_actor": False}},
-    "often": {"updates_per_episode": 1.0},
+    "often": {"learner_options": {"updates_per_episode": 1.0}},
     "narrow": {"task_options": {"view_radius": 0.5}},
 }
 """What a variant changes in a configuration."""
@@ -136,41 +134,17 @@ ABLATIONS: dict[str, tuple[Cell, ...]] = {
     "deterministic": cells("ccn", "dpmac", PAPER_BUDGETS, "deterministic"),
     "feedforward": (
         *cells("ccn", "dpmac", ("free", "step-1", "step-0.1"), "feedforward"),
-        Cell("ccn", "maddpg", "free", "feedforward"),
+        Cell("ccn", "silent", "free", "feedforward"),
     ),
     "exact": cells("ccn", "dpmac", EXACT_BUDGETS),
     "often": (
         *cells("ccn", "dpmac", ("free", "step-1", "step-0.1", "episode-1"), "often"),
-        Cell("ccn", "maddpg", "free", "often"),
+        Cell("ccn", "silent", "free", "often"),
     ),
-    "narrow": tuple(Cell("cn", method, "free", "narrow") for method in ("dpmac", "maddpg")),
+    "narrow": tuple(Cell("cn", method, "free", "narrow") for method in ("dpmac", "silent")),
 }
 """What the paper did not ask: a sender without spread; actors without memory; noise that keeps its promise; one update
 an episode instead of one in four; and cooperative navigation where agents see no further than 0.5."""
-
-
-class Pace(NamedTuple):
-    """How collecting and learning take turns."""
-
-    episodes: int = 4
-    """Fresh episodes an iteration; a run's steps are rounded up to whole iterations."""
-    updates_per_episode: float = 0.25
-
-    def learning(self, task: str, scale: "Scale", change: Mapping[str, Any]) -> Learning:
-        """The scale's learning on a task at this pace, which a variant may change."""
-        updates = change.get("updates_per_episode", self.updates_per_episode) * self.episodes
-        require(
-            1 <= updates < math.inf and updates == round(updates),
-            f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
-        )
-        share = HORIZONS[task] * self.episodes
-        return dataclasses.replace(
-            scale.learning,
-            steps=math.ceil(scale.steps.get(task, scale.learning.steps) / share) * share,
-            episodes=self.episodes,
-            updates=round(updates),
-            batch=batch_of(task, scale.learning),
-        )
 
 
 @dataclass(frozen=True)
@@ -179,59 +153,50 @@ class Scale:
 
     tasks: tuple[str, ...]
     seeds: int
-    networks: Networks
-    learning: Learning
+    networks: NetworkConfig
+    training: Training
+    learner_options: Mapping[str, Any]
     final_episodes: int
     """Common starts on which finished teams are scored."""
     steps: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Environment steps of tasks that are given others than `learning` says."""
-
-    @property
-    def pace(self) -> Pace:
-        return Pace(self.learning.episodes, self.learning.updates / self.learning.episodes)
+    """Environment steps of tasks that are given others than `training` says."""
 
 
 SCALES: dict[ScaleName, Scale] = {
     "smoke": Scale(
         ("ccn",),
         2,
-        Networks(hidden=8, message_hidden=8, message_size=4),
-        Learning(steps=1600, batch=4, buffer=64, evaluations=4, evaluation_episodes=4, explore_steps=400),
+        NetworkConfig(hidden=8, message_hidden=8, message_size=4),
+        Training(steps=1600, evaluations=4, evaluation_episodes=4),
+        {"batch": 4, "buffer": 64, "explore_steps": 400},
         8,
     ),
     "quick": Scale(
         ("ccn", "cn"),
         2,
-        Networks(hidden=64),
-        Learning(
-            steps=520_000,
-            episodes=16,
-            batch=64,
-            discount=0.7,
-            learning_rate=8e-3,
-            decay=0.0,
-            target_rate=0.02,
-            logit_penalty=0.01,
-            explore_steps=80_000,
-            evaluations=20,
-        ),
+        NetworkConfig(hidden=64),
+        Training(steps=520_000, episodes=16, evaluations=20),
+        {
+            "updates_per_episode": 1 / 16,
+            "batch": 64,
+            "discount": 0.7,
+            "learning_rate": 8e-3,
+            "tau": 0.02,
+            "logit_penalty": 0.01,
+            "explore_steps": 80_000,
+        },
         1024,
         {"cn": 20_000},
     ),
-    "paper": Scale(("ccn", "cn", "pp"), 5, Networks(), Learning(), 4096),
+    "paper": Scale(("ccn", "cn", "pp"), 5, NetworkConfig(), Training(), {}, 4096),
 }
-"""smoke: seconds. quick: a machine without an accelerator; a short sight, large steps and many fresh episodes let
+"""smoke: seconds. quick: a machine without an accelerator; a low discount, large steps and many fresh episodes let
 messages be learned in a thousand updates, where the paper's settings take two thousand of four times the size. paper: a
 million steps."""
 
 
-def batch_of(task: str, learning: Learning) -> int:
-    """Episodes in a minibatch: twice as many on PP, as in the paper."""
-    return learning.batch * (2 if task == "pp" else 1)
-
-
-def configuration(population: Sequence[Cell], scale: Scale, pace: Pace | None = None) -> RunConfig:
-    """The configuration of cells that share a compiled program, at the scale's own pace or another."""
+def configuration(population: Sequence[Cell], scale: Scale) -> RunConfig:
+    """The configuration of cells that share a compiled program."""
     first = population[0]
     require(all(cell.population == first.population for cell in population), "cells of one population share a program")
     change = VARIANTS[first.variant]
@@ -240,11 +205,12 @@ def configuration(population: Sequence[Cell], scale: Scale, pace: Pace | None = 
         method=first.method,
         task_options=change.get("task_options", {}),
         method_options=change.get("method_options", {}),
+        learner_options={**scale.learner_options, **change.get("learner_options", {})},
         channel=Channel(place=METHODS[first.method][1]),
         budgets=tuple(BUDGETS[cell.budget] for cell in population),
         seeds=tuple(range(scale.seeds)),
         networks=dataclasses.replace(scale.networks, **change.get("networks", {})),
-        learning=(pace or scale.pace).learning(first.task, scale, change),
+        training=dataclasses.replace(scale.training, steps=scale.steps.get(first.task, scale.training.steps)),
     )
 
 
@@ -270,17 +236,14 @@ def populations(
     scale: Scale,
     tasks: Sequence[str],
     methods: Sequence[str] = tuple(METHODS),
-    pace: Pace | None = None,
-    seeds: int = 0,
 ) -> dict[str, RunConfig]:
     """Everything that these figures and ablations need, each run once, by the name of its population."""
-    scale = dataclasses.replace(scale, seeds=seeds or scale.seeds)
     found: dict[str, list[Cell]] = {}
     for target in wanted:
         for cell in cells_of(target, tasks):
             if cell.method in methods and cell not in found.setdefault(cell.population, []):
                 found[cell.population].append(cell)
-    return {name: configuration(members, scale, pace) for name, members in found.items() if members}
+    return {name: configuration(members, scale) for name, members in found.items() if members}
 
 
 def run_names(population: str, config: RunConfig) -> dict[tuple[Budget, int], str]:

@@ -20,15 +20,18 @@ EPSILONS = (1.0, 3.0, 10.0)
 class Recipe:
     """How every run of a frontier is trained, whatever its channel: what differs from the scale's settings."""
 
-    networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True, "clock": True})
-    learning: Mapping[ScaleName, Mapping[str, Any]] = field(
+    networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True})
+    training: Mapping[ScaleName, Mapping[str, Any]] = field(
+        default_factory=lambda: {"smoke": {}, "quick": {}, "paper": {"episodes": 16}}
+    )
+    learner_options: Mapping[ScaleName, Mapping[str, Any]] = field(
         default_factory=lambda: {
-            "smoke": {},
-            "quick": {},
-            "paper": {"episodes": 16, "updates": 4, "discount": 0.7, "decay": 0.3},
+            "smoke": {"clock": True},
+            "quick": {"clock": True},
+            "paper": {"clock": True, "discount": 0.7, "decay": 0.3},
         }
     )
-    """The meaning of each is that of `config.Learning`. A short sight serves tasks whose reward comes at every step."""
+    """A low discount serves tasks whose reward comes at every step."""
     anneal_from: float = 10.0
     """Every finite budget begins here and comes down to its value."""
     anneal_share: float = 0.6
@@ -74,14 +77,13 @@ LINES: dict[str, Line] = {
     "code-once": Line("Gaussian, tight, once", Channel("code", period=0)),
     "gaussian-once": Line("Gaussian, once", Channel(period=0)),
     "gaussian-every": Line("Gaussian, every step (the paper's)", free=True),
-    "silent": Line("silence", method="maddpg", private=False),
+    "silent": Line("silence", method="silent", private=False),
 }
 """Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for."""
 
 
 def populations(
     task: str,
-    horizon: int,
     scale: ScaleName,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 0,
@@ -95,9 +97,7 @@ def populations(
     for name in lines:
         require(name in LINES, f"lines are {', '.join(LINES)}, not {name!r}")
     return {
-        population_name(task, name): configuration(
-            task, horizon, scale, LINES[name], epsilons, seeds, dict(task_options or {})
-        )
+        population_name(task, name): configuration(task, scale, LINES[name], epsilons, seeds, dict(task_options or {}))
         for name in lines
     }
 
@@ -108,17 +108,15 @@ def population_name(task: str, line: str) -> str:
 
 def configuration(
     task: str,
-    horizon: int,
     scale: ScaleName,
     line: Line,
     epsilons: Sequence[float],
     seeds: int,
     task_options: dict[str, Any],
 ) -> RunConfig:
-    """The configuration of one line; a run's steps are rounded up to whole iterations."""
+    """The configuration of one line."""
     size = SCALES[scale]
-    learning = dataclasses.replace(size.learning, **RECIPE.learning[scale])
-    share = horizon * learning.episodes
+    training = dataclasses.replace(size.training, **RECIPE.training[scale])
     return RunConfig(
         task=task,
         method=line.method,
@@ -127,7 +125,8 @@ def configuration(
         budgets=line.budgets(epsilons),
         seeds=tuple(range(seeds or size.seeds)),
         networks=dataclasses.replace(size.networks, **RECIPE.networks),
-        learning=dataclasses.replace(learning, steps=math.ceil(learning.steps / share) * share),
+        training=training,
+        learner_options={**size.learner_options, **RECIPE.learner_options[scale]},
         anneal_from=RECIPE.anneal_from,
         anneal_share=RECIPE.anneal_share,
     )

@@ -1,18 +1,87 @@
-"""What users bring along: tasks and methods of their own, by the place that they are imported from."""
+"""What users bring along, by the place that it is imported from, and options that come as text."""
 
+import dataclasses
 import importlib
 import sys
-from typing import Any
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
-from dpmac.config import BadInput
+from dpmac.config import BadInput, require
 
 
-def load(kind: str, name: str, place: str) -> Any:
-    """What stands at `package.module:Name`; the kind and the name by which it was asked for make the message."""
-    module, _, attribute = place.partition(":")
+def load(
+    kind: str, name: str, built_in: Mapping[str, str], fits: Callable[[Any], bool], wanted: str, also: str = ""
+) -> Any:
+    """What a built-in name or `package.module:Name` stands for, if it fits.
+
+    Messages say that a kind of thing was asked for, what it must be (`wanted`), and how else it can be named (`also`).
+    """
+    place = built_in.get(name, name)
+    module, colon, attribute = place.partition(":")
+    allowed = f"allowed are {', '.join(built_in)}, or your own as package.module:Name{also}"
+    require(bool(module and colon and attribute), f"unknown {kind} {name!r}; {allowed}")
     if "" not in sys.path:
         sys.path.append("")  # a user's own module lies in the working directory, where installed commands do not look
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise BadInput(f"{kind} {name!r} cannot be loaded: {error}") from None
+    require(fits(found), f"{kind} {name!r} is not {wanted}; {allowed}")
+    return found
+
+
+def subclass_of(base: type) -> Callable[[Any], bool]:
+    """A test for classes of this kind."""
+    return lambda found: isinstance(found, type) and issubclass(found, base)
+
+
+def options(cls: type) -> dict[str, Any]:
+    """The options of a dataclass and their types."""
+    hints = typing.get_type_hints(cls)
+    return {item.name: hints[item.name] for item in dataclasses.fields(cls) if item.init}
+
+
+def build(kind: str, name: str, cls: type, values: Mapping[str, Any]) -> Any:
+    """A dataclass from option values, which may be text; unknown options and wrong types are bad input."""
+    kinds = options(cls)
+    for option in values:
+        require(option in kinds, f"{kind} {name} has no option {option!r}; allowed are {', '.join(kinds) or 'none'}")
+    return cls(**{option: read(f"{name}: {option}", value, kinds[option]) for option, value in values.items()})
+
+
+def settings(pairs: Iterable[str]) -> dict[str, str]:
+    """Options from KEY=VALUE pairs.
+
+    >>> settings(["agents=4", "convention=mpe2"])
+    {'agents': '4', 'convention': 'mpe2'}
+    """
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        require(bool(key and equals and value), f"an option is written KEY=VALUE, not {pair!r}")
+        found[key] = value
+    return found
+
+
+def read(what: str, value: Any, kind: Any) -> Any:
+    """A value of this type from one that may be text."""
+    if typing.get_origin(kind) is Literal:
+        allowed = typing.get_args(kind)
+        require(value in allowed, f"{what} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+        return value
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    try:
+        if kind is float and not isinstance(value, bool):
+            return float(value)
+        if kind is int and not isinstance(value, bool) and float(value) == int(value):
+            return int(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    if kind in NUMBERS:
+        raise BadInput(f"{what} must be {NUMBERS[kind]}, not {value!r}")
+    return value
+
+
+NUMBERS = {bool: "true or false", int: "a whole number", float: "a number or inf"}

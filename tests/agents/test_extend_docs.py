@@ -45,7 +45,7 @@ def test_a_protocol_outside_the_package_trains_resumes_and_is_filmed(outside):
     claims = store.read_json(run / "privacy.json")["claims"]
     assert [entry["valid"] for entries in claims.values() for entry in entries] == [True] * 4
     loaded = population.load(run)
-    assert type(loaded.networks.team.members.protocol).__module__ == "own"
+    assert type(loaded.teams.members.protocol).__module__ == "own"
     assert len(imageio.v3.imread(outside / "own.gif")) > 2
 
     again = outside / "runs/again"

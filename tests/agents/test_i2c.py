@@ -10,11 +10,11 @@ from plain import act, agent_of, gru, linear, others_of, softmax
 from dpmac.agents import i2c
 from dpmac.agents.channel import levels
 from dpmac.agents.team import Shape, make_team
-from dpmac.config import BadInput, Channel, Learning, Networks, RunConfig
+from dpmac.config import BadInput, Channel, NetworkConfig, RunConfig, Training
 from dpmac.learner.rollout import rollout
 from dpmac.runner import population
 
-SMALL = Networks(hidden=8, message_hidden=6, message_size=5)
+SMALL = NetworkConfig(hidden=8, message_hidden=6, message_size=5)
 HORIZON, EPISODES, OBSERVATION, ACTIONS = 4, 2, 3, 2
 ASKING, PRIVATE = Channel(place="receiver"), Channel()
 
@@ -165,9 +165,8 @@ def run_of(task, channel=ASKING, **others):
 
 @pytest.mark.parametrize("critic", [{"recurrent_critic": True}, {"clock": True}])
 def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name(critic):
-    networks = Networks(hidden=8, message_hidden=8, message_size=4, **critic)
     with pytest.raises(BadInput, match="I2C needs the values of single actions"):
-        population.check(run_of("ccn", networks=networks))
+        population.check(run_of("ccn", learner_options=critic))
 
 
 @pytest.mark.parametrize("options", [{"percentile": 101}, {"temperature": 0}, {"weight": -1}, {"loudness": 1}])
@@ -178,17 +177,11 @@ def test_options_that_do_not_fit_are_refused(options):
 
 def trained(folder, task, **others):
     """A run and the metrics of its last evaluation."""
-    learning = Learning(
-        steps=10_000,
-        batch=32,
-        evaluations=2,
-        evaluation_episodes=64,
-        explore_steps=5000,
-        learning_rate=2e-3,
-        standardise=False,  # the temperature of the critics' policies is then in the task's own units
-    )
-    networks = Networks(hidden=32, message_hidden=16, message_size=4)
-    population.create(folder, run_of(task, learning=learning, networks=networks, **others))
+    training = Training(steps=10_000, evaluations=2, evaluation_episodes=64)
+    # Rewards as they are: the temperature of the critics' policies is then in the task's own units.
+    options = {"batch": 32, "explore_steps": 5000, "learning_rate": 2e-3, "standardise": False}
+    networks = NetworkConfig(hidden=32, message_hidden=16, message_size=4)
+    population.create(folder, run_of(task, learner_options=options, training=training, networks=networks, **others))
     *_, last = population.train_folder(folder)
     return population.load(folder), {row.name: row.value for row in last.rows}
 
@@ -202,7 +195,7 @@ def partners(tmp_path_factory):
 @pytest.mark.large
 def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
     loaded, _ = partners
-    team, level = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.networks.team, loaded.level))
+    team, level = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.teams, loaded.level))
     seen = rollout(loaded.program.task, team, level, jax.random.key(0), 64).episode.observations[:, 1:-1]
     each = jax.vmap(jax.vmap(jax.vmap(lambda p, o: p.asks(o)), in_axes=(None, 0)), in_axes=(None, 0))
     rates = np.asarray(each(team.members.protocol, seen).mean(axis=(0, 1)))

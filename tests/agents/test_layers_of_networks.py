@@ -46,8 +46,9 @@ def test_recurrent_unit_follows_its_equations():
 
 
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent):
-    actor = fill(jax.random.key(2), Actor(4, WIDTH, 3, recurrent))
+@pytest.mark.parametrize("more", [{}, {"products": 5}, {"products": 5, "entry": True}])
+def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent, more):
+    actor = fill(jax.random.key(2), Actor(2, 2, WIDTH, 3, recurrent, **more))
     inputs = jax.random.normal(jax.random.key(3), (TIME, EPISODES, 4))
     seen, heard = inputs[..., :2], inputs[..., 2:]
     memory, logits = jnp.zeros((EPISODES, WIDTH)), []

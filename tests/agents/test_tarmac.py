@@ -11,10 +11,10 @@ from plain import act, agent_of, clip, linear, others_of, softmax
 from dpmac import privacy
 from dpmac.agents.channel import levels
 from dpmac.agents.team import Shape, make_team
-from dpmac.config import BadInput, Budget, Channel, Networks, Release
+from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.privacy import accounting
 
-SMALL = Networks(hidden=8, message_hidden=6, message_size=5)
+SMALL = NetworkConfig(hidden=8, message_hidden=6, message_size=5)
 SIGNATURE = 2  # half of five numbers
 HORIZON, EPISODES, OBSERVATION, ACTIONS = 4, 2, 3, 2
 CLIP = 0.5

@@ -13,10 +13,10 @@ from dpmac.agents.channel import levels
 from dpmac.agents.dpmac import Dpmac
 from dpmac.agents.protocol import masked_softmax
 from dpmac.agents.team import Shape, make_team
-from dpmac.config import BadInput, Channel, Networks
+from dpmac.config import BadInput, Channel, NetworkConfig
 from dpmac.learner.rollout import play
 
-SMALL = Networks(hidden=8, message_hidden=6, message_size=4)
+SMALL = NetworkConfig(hidden=8, message_hidden=6, message_size=4)
 TASK = tasks.make("probe-neighbour", horizon="7")
 EPISODES = 4
 
@@ -101,7 +101,7 @@ def test_rollout_and_training_give_the_same_logits(method, name):
 
 @pytest.mark.parametrize("name", ["every third step", "response for each"])
 def test_receivers_that_know_the_noise_hear_the_same_in_rollout_and_training(name):
-    team = team_of(CHANNELS[name], networks=Networks(8, 6, 4, aware=True))
+    team = team_of(CHANNELS[name], networks=NetworkConfig(8, 6, 4, aware=True))
     level = levels(CHANNELS[name], (0.3, 0.2, 0.6))
     trace, chance = record(team, level)
     logits = replayed(team, trace.episode, chance, level)[:, :-1]
@@ -125,7 +125,10 @@ def test_the_observation_after_the_horizon_is_heard_with_the_last_message(method
 def test_a_message_arrives_one_step_later_and_is_held_until_the_next(period, use, heard):
     """Actors without memory show at which steps the noise of one release is heard."""
     channel = Channel(period=period)
-    team, level = team_of(channel, networks=Networks(8, 6, 4, recurrent_actor=False)), levels(channel, (1.0, 1.0, 1.0))
+    team, level = (
+        team_of(channel, networks=NetworkConfig(8, 6, 4, recurrent_actor=False)),
+        levels(channel, (1.0, 1.0, 1.0)),
+    )
     trace, chance = record(team, level)
     louder = chance._replace(channel=chance.channel.at[:, use].add(3.0))
     moved = replayed(team, trace.episode, louder, level) - replayed(team, trace.episode, chance, level)
@@ -239,7 +242,7 @@ def test_a_sender_without_chance_sends_its_mean():
 
 
 def test_silent_agents_hear_nothing():
-    team, level = team_of(method="maddpg"), levels(EVERY_STEP, (0.0,) * 3)
+    team, level = team_of(method="silent"), levels(EVERY_STEP, (0.0,) * 3)
     trace, chance = record(team, level)
     assert trace.released.size == 0
     logits = replayed(team, trace.episode, chance, level)[:, :-1]
@@ -249,7 +252,7 @@ def test_silent_agents_hear_nothing():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"method": "nope"}, "allowed: dpmac, maddpg"),
+        ({"method": "nope"}, "allowed are dpmac, silent"),
         ({"method": "nowhere.to:Find"}, "cannot be loaded"),
         ({"method": "math:pi"}, "is not a dpmac.agents.protocol.Protocol"),
         ({"channel": Channel(copies=3)}, "copies must be 1"),
@@ -266,5 +269,5 @@ def test_unknown_options_of_a_method_are_refused():
 
 
 def test_every_built_in_method_can_be_found():
-    for name in protocol.names():
+    for name in protocol.BUILT_IN:
         assert issubclass(protocol.find(name), protocol.Protocol)

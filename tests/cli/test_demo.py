@@ -7,8 +7,9 @@ from dpmac.cli import demo, main
 
 
 def test_what_came_of_it_is_shown_kept_and_never_called_better_than_it_is(tmp_path, capsys, monkeypatch):
-    small = {"steps": 400, "batch": 4, "evaluations": 2, "evaluation_episodes": 4}
-    monkeypatch.setattr(demo, "LEARNING", dataclasses.replace(demo.LEARNING, **small))
+    small = {"steps": 400, "evaluations": 2, "evaluation_episodes": 4}
+    monkeypatch.setattr(demo, "TRAINING", dataclasses.replace(demo.TRAINING, **small))
+    monkeypatch.setattr(demo, "LEARNER_OPTIONS", {**demo.LEARNER_OPTIONS, "batch": 4})
     monkeypatch.setattr(demo, "NETWORKS", dataclasses.replace(demo.NETWORKS, hidden=8, message_hidden=8))
     command = ["demo", "--out", str(tmp_path)]
     assert main([*command, "--json"]) == 1
@@ -19,7 +20,7 @@ def test_what_came_of_it_is_shown_kept_and_never_called_better_than_it_is(tmp_pa
     assert [(row["method"], row["epsilon"], row["valid"]) for row in found["runs"]] == [
         ("dpmac", "inf", True),
         ("dpmac", "3", True),
-        ("maddpg", "no messages", True),
+        ("silent", "no messages", True),
     ]
     assert 2.9 < found["runs"][1]["exact_epsilon"] <= 3
     for name in ("curves.png", "episode.gif", "dpmac/privacy.json"):
@@ -31,7 +32,7 @@ def test_what_came_of_it_is_shown_kept_and_never_called_better_than_it_is(tmp_pa
     assert f"{found['runs'][1]['returns'][0]:.2f}" in again
     assert "OVERLAP" in again
 
-    monkeypatch.setattr(demo, "LEARNING", dataclasses.replace(demo.LEARNING, steps=800))
+    monkeypatch.setattr(demo, "TRAINING", dataclasses.replace(demo.TRAINING, steps=800))
     assert main(command) == 2
     assert "choose another --out" in capsys.readouterr().err
     assert (tmp_path / "dpmac" / "metrics.csv").read_bytes() == trained

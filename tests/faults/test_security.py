@@ -247,7 +247,7 @@ def test_finished_runs_hold_networks_and_no_observation(runs):
     kept = arrays(runs / "finished")
     assert kept
     assert not any("observations" in name or "replay" in name or "optimiser" in name for name in kept)
-    networks = jax.eval_shape(lambda: population.load(runs / "finished").networks)
+    networks = jax.eval_shape(lambda: population.load(runs / "finished").teams)
     assert set(kept) == {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(networks)}
 
 

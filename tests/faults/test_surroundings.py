@@ -40,7 +40,7 @@ def test_a_second_process_on_a_run_is_refused_and_the_first_goes_on(finished, tm
     assert contents(tmp_path / "run") == contents(finished)
 
 
-REPRODUCE = ["reproduce", "nonprivate", "--scale", "smoke", "--tasks", "ccn", "--methods", "maddpg"]
+REPRODUCE = ["reproduce", "nonprivate", "--scale", "smoke", "--tasks", "ccn", "--methods", "silent"]
 
 
 @pytest.mark.parametrize("command", [REPRODUCE, ["frontier", "ccn", "--scale", "smoke"]], ids=["reproduce", "frontier"])
@@ -60,7 +60,7 @@ def test_reproduce_on_a_full_disk_ends_with_one_clear_line_and_goes_on_later(tmp
     last = error.strip().splitlines()[-1]
     assert last.startswith("dpmac: ")
     assert "File too large" in last
-    assert "jobs/ccn-maddpg" in last
+    assert "jobs/ccn-silent" in last
     again = dpmac(*line)
     told, error = again.communicate()
     assert again.returncode == 0, error

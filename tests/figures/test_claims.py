@@ -80,9 +80,9 @@ def test_a_sentence_is_as_strong_as_its_parts(verdicts, most, verdict):
 
 def as_the_paper_tells(cell: Cell) -> float:
     """Final returns of a world in which the paper's sentences are true, as shares of the task's range."""
-    level = {"maddpg": 0.60}
-    if cell.method == "maddpg":
-        return level["maddpg"]
+    level = {"silent": 0.60}
+    if cell.method == "silent":
+        return level["silent"]
     if cell.method == "dpmac":
         table = {
             "cn": {
@@ -169,7 +169,7 @@ def test_noisy_results_decide_nothing():
 
 
 def test_claims_of_runs_that_were_not_made_are_not_tested():
-    results = made.results(lambda cell: -20.0, cells=[Cell("ccn", "dpmac"), Cell("ccn", "maddpg")])
+    results = made.results(lambda cell: -20.0, cells=[Cell("ccn", "dpmac"), Cell("ccn", "silent")])
     verdicts = {judgement.claim.name: judgement.verdict for judgement in claims.judge(results)}
     assert verdicts["pp-0.01"] == "not tested"
     assert verdicts["free-ccn"] == "contradicted"
@@ -186,7 +186,7 @@ def test_every_sentence_has_a_name_and_speaks_of_runs_that_are_trained():
 
 
 def test_effects_are_shares_of_what_separates_the_reference_policies():
-    cells = [Cell("ccn", "dpmac"), Cell("ccn", "maddpg")]
+    cells = [Cell("ccn", "dpmac"), Cell("ccn", "silent")]
     results = made.results(lambda cell: -9.0 if cell.method == "dpmac" else -68.0, cells=cells, spread=0.0)
     part = CLAIMS[0].parts[2]
     effect, seeds = claims.effect_of(results, part) or (None, 0)

@@ -18,8 +18,8 @@ CELLS = [
     *experiments.cells("ccn", "dpmac", ("free", "step-1", "step-0.01")),
     *experiments.cells("ccn", "i2c", ("free", "step-1")),
     *experiments.cells("pp", "dpmac", ("step-1", "episode-1")),
-    Cell("ccn", "maddpg"),
-    Cell("pp", "maddpg"),
+    Cell("ccn", "silent"),
+    Cell("pp", "silent"),
 ]
 HEARD = {"secret": "target", "accuracy": 0.5, "chance": 1 / 3, "cap": 0.576, "verdict": "within", "step": 0, "agent": 0}
 
@@ -107,20 +107,20 @@ def test_statement_gives_the_claim_and_what_is_true(results):
     assert "no finite ε" in " ".join(told["ccn", "i2c", "step-1"]["lines"])
     assert "too late" in told["ccn", "i2c", "step-1"]["headline"]
     assert "leave as they are" in told["ccn", "dpmac", "free"]["headline"]
-    assert "Nothing is sent" in told["ccn", "maddpg", "free"]["headline"]
+    assert "Nothing is sent" in told["ccn", "silent", "free"]["headline"]
 
 
 def test_curve_stands_beside_the_silent_one_that_was_trained_alike(results):
-    silent, talking = results.runs["ccn-maddpg-free-seed-0"], symbols()
-    learning = dataclasses.replace(silent.config.learning, discount=0.7)
+    silent, talking = results.runs["ccn-silent-free-seed-0"], symbols()
+    learning = {"discount": 0.7}
     other = silent._replace(
-        name="ccn-maddpg-silent-free-seed-0", config=dataclasses.replace(silent.config, learning=learning)
+        name="ccn-silent-silent-free-seed-0", config=dataclasses.replace(silent.config, learner_options=learning)
     )
-    talking = talking._replace(config=dataclasses.replace(talking.config, learning=learning))
+    talking = talking._replace(config=dataclasses.replace(talking.config, learner_options=learning))
     cells = explorer.data_of(Results(results.runs | {one.name: one for one in (other, talking)}, []))["cells"]
     beside = {cell["method"]: cells[cell["silent"]]["method"] for cell in cells if cell["task"] == "ccn"}
-    assert beside["dpmac"] == beside["maddpg"] == "maddpg"
-    assert beside["dpmac-response-once"] == "maddpg-silent"
+    assert beside["dpmac"] == beside["silent"] == "silent"
+    assert beside["dpmac-response-once"] == "silent-silent"
     alone = explorer.data_of(Results({talking.name: talking}, []))["cells"]
     assert alone[0]["silent"] is None
 
@@ -151,7 +151,7 @@ def test_caps_follow_the_messages(results):
     assert len(set(explorer.caps(once, 3))) == 1
     assert explorer.caps(once, 3)[0] == pytest.approx(0.576, abs=1e-3)
     assert set(explorer.caps(results.runs["ccn-i2c-step-1-seed-0"], 2)) == {1.0}
-    assert explorer.caps(results.runs["ccn-maddpg-free-seed-0"], 2) == []
+    assert explorer.caps(results.runs["ccn-silent-free-seed-0"], 2) == []
 
 
 def test_eavesdroppers_are_counted_and_violations_named():
@@ -226,7 +226,7 @@ def test_a_choice_without_an_episode_says_so(opened):
 
 def test_silence_is_told_and_nothing_is_drawn_on_its_way(opened):
     page, _ = opened
-    page.choose(task="ccn", method="maddpg")
+    page.choose(task="ccn", method="silent")
     assert page.told().endswith("Nothing is sent.")
     assert "guess blindly" in page.find(".heard").inner_text()
     assert not page.find(".listen").is_visible()

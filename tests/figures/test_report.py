@@ -134,10 +134,10 @@ def test_results_are_put_beside_others_pair_by_pair(results):
     assert all(found["same"] == found["pairs"] and not found["otherwise"] for found in same.values())
 
     def swapped(name):  # free messages and silence have changed places
-        return name.replace("dpmac-free", "?").replace("maddpg-free", "dpmac-free").replace("?", "maddpg-free")
+        return name.replace("dpmac-free", "?").replace("silent-free", "dpmac-free").replace("?", "silent-free")
 
     turned = records.Results({swapped(name): run for name, run in results.runs.items()}, results.slices)
-    assert ["dpmac-free", "maddpg-free"] in catalogue.order(turned, results)["ccn"]["otherwise"]
+    assert ["dpmac-free", "silent-free"] in catalogue.order(turned, results)["ccn"]["otherwise"]
 
 
 def test_a_folder_without_results_is_bad_input(tmp_path, capsys):

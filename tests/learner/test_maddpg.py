@@ -1,5 +1,7 @@
 """MADDPG: where gradients go, what targets are, and what an update changes."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,23 +11,24 @@ import pytest
 from dpmac import tasks
 from dpmac.agents.channel import levels
 from dpmac.agents.team import Shape, make_team
-from dpmac.config import Channel, Learning, Networks
+from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import maddpg, replay
+from dpmac.learner.base import Rollout
+from dpmac.learner.maddpg import Maddpg
 from dpmac.learner.replay import Episode
-from dpmac.learner.rollout import rollout
+from dpmac.learner.rollout import describe, rollout
 
 TASK = tasks.make("probe-neighbour", horizon="4")
-LEARNING = Learning(batch=4, logit_penalty=0.0)
+LEARNER = Maddpg(batch=4, logit_penalty=0.0)
 SENDER, RECEIVER = ("shared", "mean", "log_deviation"), ("key", "query", "value")
 EPISODES = 6
 
 
-def build(recurrent_critic=False, channel=None, learning=LEARNING, clock=False):
+def build(channel=None, learner=LEARNER):
     team_key, critic_key, episode_key = jax.random.split(jax.random.key(0), 3)
     shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
-    sizes = Networks(8, 6, 4, recurrent_critic=recurrent_critic, clock=clock)
-    team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), sizes)
-    networks, optimisers = maddpg.init(critic_key, team, TASK.observation_size, sizes, learning)
+    team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), NetworkConfig(8, 6, 4))
+    networks, optimisers, _ = learner.init(critic_key, team, Rollout(TASK, 4), EPISODES)
     level = levels(channel or Channel(), (0.1, 0.1, 0.1))
     episodes = rollout(TASK, team, level, episode_key, EPISODES).episode
     return networks, optimisers, episodes, level
@@ -101,9 +104,9 @@ def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_repla
 @pytest.mark.parametrize("terminal", [True, False])
 def test_targets_stop_at_the_horizon_or_see_through_it(parts, terminal):
     networks, _, episodes, level = parts
-    batch, learning = inside(episodes), Learning(discount=0.9, terminal_horizon=terminal)
+    batch, learner = inside(episodes), Maddpg(discount=0.9, bootstrap_horizon=not terminal)
     chance = networks.team.draw(jax.random.key(3), EPISODES)
-    target = maddpg.targets(networks, batch, chance, level, learning)
+    target = maddpg.targets(learner, networks, batch, chance, level)
     logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
     greedy = jax.nn.one_hot(jnp.argmax(logits, -1), TASK.actions)
     following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy[1:]))
@@ -130,7 +133,7 @@ def updated(parts):
     networks, optimisers, episodes, level = parts
     ring = replay.add(replay.empty(8, jax.tree.map(lambda leaf: leaf[0], episodes)), episodes)
     table = jax.tree.map(lambda *leaf: jnp.stack(leaf), level, levels(Channel(), (0.5, 0.5, 0.5)))
-    update = jax.jit(lambda n, o, r, k: maddpg.update(n, o, r, k, table, LEARNING))
+    update = jax.jit(lambda n, o, r, k: maddpg.update(LEARNER, n, o, r, k, table, 4))
     with jax.debug_key_reuse(True):
         return update(networks, optimisers, ring, jax.random.key(4))
 
@@ -149,16 +152,16 @@ def test_targets_follow_slowly(parts, updated):
     for slow, fast in (("target_team", "team"), ("target_critics", "critics")):
         old, new, goal = (jax.tree.leaves(getattr(n, f)) for n, f in ((before, slow), (after, slow), (after, fast)))
         for a, b, c in zip(old, new, goal, strict=True):
-            np.testing.assert_allclose(b - a, LEARNING.target_rate * (c - a), rtol=1e-3, atol=1e-7)
+            np.testing.assert_allclose(b - a, LEARNER.tau * (c - a), rtol=1e-3, atol=1e-7)
 
 
 def test_gradients_are_clipped_for_each_agent_apart():
     """An agent with huge gradients moves as it would alone; Adam's first step is as long as the learning rate."""
-    optimiser = jax.vmap(maddpg.optimiser(LEARNING).update)
+    optimiser = jax.vmap(LEARNER.optimiser.update)
     gradient = {"w": jnp.array([[3e6, -4e6], [0.3, 0.4]])}
-    state = jax.vmap(maddpg.optimiser(LEARNING).init)(gradient)
+    state = jax.vmap(LEARNER.optimiser.init)(gradient)
     step, state = optimiser(gradient, state, gradient)
-    np.testing.assert_allclose(jnp.abs(step["w"]), LEARNING.learning_rate, rtol=1e-3)
+    np.testing.assert_allclose(jnp.abs(step["w"]), LEARNER.learning_rate, rtol=1e-3)
     moments = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (2, 2)]
     np.testing.assert_allclose(moments[0], [[0.06, -0.08], [0.03, 0.04]], rtol=1e-4)
 
@@ -166,7 +169,7 @@ def test_gradients_are_clipped_for_each_agent_apart():
 def test_what_senders_do_is_described():
     networks, _, episodes, _ = build(channel=Channel(clip_norm=1e-3))
     one = jax.tree.map(lambda leaf: leaf[0], episodes)
-    told, free = (maddpg.describe(networks.team, one, levels(Channel(), (noise,) * 3)) for noise in (0.5, 0.0))
+    told, free = (describe(networks.team, one, levels(Channel(), (noise,) * 3)) for noise in (0.5, 0.0))
     assert {"message_norm", "share_clipped", "signal_to_noise", "learned_deviation"} == set(told)
     assert told["share_clipped"] == 1
     assert 0 < float(told["signal_to_noise"]) <= 1e-6 / (4 * 0.25)
@@ -189,7 +192,7 @@ def with_ticking_clock(critics):
 
 
 def test_a_critic_with_a_clock_values_the_same_state_by_the_time_that_is_left():
-    networks, _, episodes, _ = build(clock=True)
+    networks, _, episodes, _ = build(learner=replace(LEARNER, clock=True))
     still = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), inside(episodes)._replace(chance=None))
     actions = jax.nn.one_hot(still.actions, TASK.actions)
     ticking = with_ticking_clock(networks.critics)
@@ -199,7 +202,7 @@ def test_a_critic_with_a_clock_values_the_same_state_by_the_time_that_is_left():
 
 
 def test_the_clock_is_learned_and_the_same_for_states_and_for_what_follows_them():
-    networks, _, episodes, _ = build(clock=True)
+    networks, _, episodes, _ = build(learner=replace(LEARNER, clock=True))
     batch = inside(episodes)
     ticking = with_ticking_clock(networks.critics)
     actions = jax.nn.one_hot(jnp.concatenate([batch.actions, batch.actions[-1:]]), TASK.actions)

@@ -7,31 +7,32 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmac.config import Learning, Networks, RunConfig
+from dpmac.config import NetworkConfig, RunConfig, Training
 from dpmac.learner import maddpg
 from dpmac.learner.rollout import returns, rollout
 from dpmac.runner import population
+from dpmac.runner.noise import levels_of, tables_of
 
 DISCOUNT = 0.99
 
 
 def learned(task, method, iterations, recurrent_critic) -> Any:
     """The task and the networks after so many iterations."""
-    learning = Learning(
-        steps=20 * iterations,
-        batch=32,
-        explore_steps=10 * iterations,
-        learning_rate=3e-3,
-        target_rate=0.03,
-        standardise=False,  # values are compared in the task's own units
-    )
-    networks = Networks(16, 16, 4, recurrent_critic=recurrent_critic)
-    config = RunConfig(task, method=method, networks=networks, learning=learning)
-    program, runs = population.check(config), population.runs_of(config)
-    level, tables = population.levels_of(config, program, runs), population.tables_of(config, program, runs, 0.0)
-    states = population.start(program, population.keys_of(runs))
+    options = {
+        "batch": 32,
+        "explore_steps": 10 * iterations,
+        "learning_rate": 3e-3,
+        "tau": 0.03,
+        "standardise": False,  # values are compared in the task's own units
+        "recurrent_critic": recurrent_critic,
+    }
+    training = Training(steps=20 * iterations)
+    config = RunConfig(task, method, learner_options=options, networks=NetworkConfig(16, 16, 4), training=training)
+    program = population.check(config)
+    level, tables = levels_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)
+    states = population.start(program, population.keys_of(population.runs_of(config)))
     states, _ = population.advance(program, states, tables, level, jnp.asarray(iterations))
-    return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.networks, level))
+    return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.learner.networks, level))
 
 
 def played(task, networks, level):
@@ -43,7 +44,7 @@ def played(task, networks, level):
 
 
 def test_critics_find_the_discounted_sum_of_a_constant_reward():
-    task, networks, level = learned("probe-value", "maddpg", 600, recurrent_critic=False)
+    task, networks, level = learned("probe-value", "silent", 600, recurrent_critic=False)
     _, q = played(task, networks, level)
     wanted = [task.value(t, DISCOUNT) for t in range(task.horizon)]
     np.testing.assert_allclose(q, np.broadcast_to(np.reshape(wanted, (-1, 1, 1)), q.shape), atol=0.1)
@@ -57,7 +58,7 @@ def answered(horizon):
 
 
 @pytest.mark.parametrize(
-    ("task", "method"), [("probe-listen", "dpmac"), pytest.param("probe-memory", "maddpg", marks=pytest.mark.large)]
+    ("task", "method"), [("probe-listen", "dpmac"), pytest.param("probe-memory", "silent", marks=pytest.mark.large)]
 )
 def test_recurrent_critics_and_actors_find_the_best_policy_and_its_values(task, method):
     """What an agent was shown or told earlier is worth nothing to a critic without memory."""
@@ -68,6 +69,6 @@ def test_recurrent_critics_and_actors_find_the_best_policy_and_its_values(task, 
 
 
 def test_without_messages_the_listener_can_only_guess():
-    task, networks, level = learned("probe-listen", "maddpg", 200, recurrent_critic=False)
+    task, networks, level = learned("probe-listen", "silent", 200, recurrent_critic=False)
     score, _ = played(task, networks, level)
     assert score == pytest.approx(task.silent_return, abs=0.6)

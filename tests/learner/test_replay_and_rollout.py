@@ -9,7 +9,7 @@ import pytest
 from dpmac import tasks
 from dpmac.agents.channel import levels
 from dpmac.agents.team import Shape, make_team
-from dpmac.config import Channel, Networks
+from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import returns, rollout
@@ -54,7 +54,7 @@ def test_parts_of_an_episode_stay_together():
 @pytest.fixture(scope="module")
 def team():
     shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
-    return make_team(jax.random.key(0), shape, "dpmac", {}, CHANNEL, Networks(8, 6, 4))
+    return make_team(jax.random.key(0), shape, "dpmac", {}, CHANNEL, NetworkConfig(8, 6, 4))
 
 
 def test_an_episode_is_what_the_task_makes_of_the_actions(team):

@@ -12,7 +12,7 @@ from dpmac.results import records
 from dpmac.results.records import Results
 from dpmac.results.stats import marl_eval
 
-CELLS = [Cell("ccn", "dpmac", "step-0.1"), Cell("ccn", "maddpg")]
+CELLS = [Cell("ccn", "dpmac", "step-0.1"), Cell("ccn", "silent")]
 
 
 @pytest.fixture(scope="module")

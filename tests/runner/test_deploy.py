@@ -18,6 +18,7 @@ from dpmac import privacy
 from dpmac.config import BadInput, Budget, Channel
 from dpmac.privacy import BudgetSpent, Ledger, checks
 from dpmac.runner import deploy, population, voice
+from dpmac.runner import noise as scales
 from dpmac.runner.voice import Entropy, Voice
 
 HORIZON, AGENTS = 5, 3
@@ -36,8 +37,8 @@ def deployed(folder, channel=None, epsilon=(3.0, 1.0, math.inf), seed=0, limit=m
     )
     program = population.check(config)
     spec = program.team(jax.random.key(1)).channel.spec
-    noise = population.noise_levels(budget, spec, AGENTS, HORIZON)
-    team, level = program.team(jax.random.key(1)), population.level_of(config, program, budget)
+    noise = scales.noise_levels(budget, spec, AGENTS, HORIZON)
+    team, level = program.team(jax.random.key(1)), scales.level_of(config, program, budget)
     folder.mkdir(exist_ok=True)
     sources = [planted((seed, agent)) for agent in range(AGENTS)]
     books = lambda: Ledger(folder / "ledger.json", [limit] * AGENTS, 1e-4)  # noqa: E731
@@ -217,7 +218,7 @@ def test_the_limit_is_fixed_by_the_first_who_opens_the_ledger(folder, tmp_path):
 
 
 def test_a_silent_team_acts_and_spends_nothing(tmp_path):
-    team = deployed(tmp_path, epsilon=(math.inf,), method="maddpg")
+    team = deployed(tmp_path, epsilon=(math.inf,), method="silent")
     play_team(team)
     assert team.spent(0) == 0
 

@@ -12,12 +12,12 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import jax
-from dpmac.runner import population
+from dpmac.runner import devices, population
 
 folder = Path(sys.argv[1])
 config = population.store.load_config(folder)
 runs = population.runs_of(config)
-states = population.spread(population.start(population.check(config), population.keys_of(runs)))
+states = devices.spread(population.start(population.check(config), population.keys_of(runs)))
 for _ in population.train_folder(folder):
     pass
 used = sorted(device.id for device in jax.tree.leaves(states)[0].sharding.device_set)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -11,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, begin
+from tiny import CONFIG, begin, learning
 
 from dpmac import cli, privacy
 from dpmac.agents.channel import Response
-from dpmac.config import BadInput, Budget, Channel, Networks, Release
+from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.experiments import BUDGETS
 from dpmac.runner import eavesdrop, gap, population
+from dpmac.runner.noise import levels_of
 from dpmac.runner.population import Loaded
-from dpmac.runner.train import quiet
 
 EPISODES = 2400
 ONCE = Channel("response", period=0)
@@ -29,14 +28,13 @@ def loud(channel, *budgets, task="midway", fault=None):
     """An untrained team on a task with three secrets whose senders say their secret as clearly as the channel lets
     them: for each value a number of its own, at full length, and nothing of their own chance."""
     config = dataclasses.replace(
-        CONFIG,
+        learning(CONFIG, steps=500),
         task=task,
         method_options={"deterministic": True},
         channel=channel,
         budgets=budgets,
         seeds=(0,),
-        networks=Networks(hidden=8, message_hidden=8, message_size=3, aware=True),
-        learning=dataclasses.replace(CONFIG.learning, steps=500),
+        networks=NetworkConfig(hidden=8, message_hidden=8, message_size=3, aware=True),
     )
     program = population.check(config)
     team = program.team(jax.random.key(0))
@@ -59,8 +57,8 @@ def loud(channel, *budgets, task="midway", fault=None):
     if fault:
         team = dataclasses.replace(team, channel=fault(channel, team.channel.size))
     runs = population.runs_of(config)
-    networks = SimpleNamespace(team=jax.tree.map(lambda leaf: jnp.stack([leaf] * len(runs)), team))
-    return Loaded(config, program, runs, networks, population.levels_of(config, program, runs), 0)
+    teams = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(runs)), team)
+    return Loaded(config, program, runs, teams, levels_of(config, program, [run.budget for run in runs]), 0)
 
 
 def heard(*given, **changes):
@@ -269,7 +267,7 @@ def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
 
 
 def test_silence_cannot_be_overheard():
-    config = dataclasses.replace(CONFIG, method="maddpg", budgets=(Budget(),))
-    silent = Loaded(config, population.check(config), [], None, quiet(2), 0)
+    config = dataclasses.replace(CONFIG, method="silent", budgets=(Budget(),))
+    silent: Any = Loaded(config, population.check(config), [], None, None, 0)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="sends nothing"):
         eavesdrop.eavesdrop(silent)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from dpmac import experiments, frontiers, tasks
+from dpmac.agents.channel import levels
 from dpmac.cli import main
+from dpmac.config import dumps
 from dpmac.figures import frontier as picture
 from dpmac.results import records
 from dpmac.runner import frontier, population, schedule, train
@@ -20,7 +22,7 @@ from dpmac.tasks import references
 
 LINES = ("response-once", "silent")
 COMMAND = ["frontier", "midway", "--scale", "smoke", "--epsilon", "1", "0.5", "--lines", *LINES]
-WANTED = frontiers.populations("midway", 25, "smoke", (1.0, 0.5), lines=LINES)
+WANTED = frontiers.populations("midway", "smoke", (1.0, 0.5), lines=LINES)
 
 
 @pytest.fixture(scope="module")
@@ -38,41 +40,36 @@ def finished(tmp_path_factory):
 
 
 def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budgets_and_seeds():
-    wanted = frontiers.populations("ccn", 25, "paper")
+    wanted = frontiers.populations("ccn", "paper")
     assert len(wanted) == len(frontiers.LINES) == 6
     for config in wanted.values():
         assert config.networks.aware
         assert (config.anneal_from, config.anneal_share) == (10, 0.6)
-        assert config.learning.steps >= 1_000_000
+        assert config.training.steps >= 1_000_000
         assert config.seeds == (0, 1, 2, 3, 4)
         population.check(config)
-    shared = {(config.networks, config.learning) for config in wanted.values()}
+    shared = {(config.networks, config.training, dumps(config.learner_options)) for config in wanted.values()}
     assert len(shared) == 1
 
 
 def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
-    wanted = frontiers.populations("ccn", 25, "paper")
+    wanted = frontiers.populations("ccn", "paper")
     every = wanted["ccn-dpmac-gaussian-every"]
     assert [budget.label for budget in every.budgets] == ["1", "3", "10", "inf"]
     assert (
         every.channel
         == experiments.configuration([experiments.Cell("ccn", "dpmac")], experiments.SCALES["paper"]).channel
     )
-    assert wanted["ccn-maddpg-silent"].budgets == (experiments.BUDGETS["free"],)
+    assert wanted["ccn-silent-silent"].budgets == (experiments.BUDGETS["free"],)
     for config in wanted.values():
         assert all(b.unit == "episode" and b.accountant == "exact" and b.delta == 1e-4 for b in config.budgets)
 
 
 def test_no_two_runs_share_a_name():
-    wanted = frontiers.populations("ccn", 25, "paper", (0.25, 1.0))
+    wanted = frontiers.populations("ccn", "paper", (0.25, 1.0))
     names = [run for name, config in wanted.items() for run in experiments.run_names(name, config).values()]
     assert len(set(names)) == len(names) == 5 * (5 * 2 + 1 + 1)
     assert "ccn-dpmac-code-once-exact-episode-0.25-seed-3" in names
-
-
-def test_steps_are_whole_iterations_of_any_task():
-    config = frontiers.populations("pp", 40, "paper")["pp-dpmac-code-once"]
-    assert config.learning.steps % (40 * config.learning.episodes) == 0
 
 
 @pytest.mark.parametrize(
@@ -133,11 +130,11 @@ def test_eavesdroppers_and_gaps_are_kept_with_every_team_that_speaks(finished):
 
 
 def test_the_limit_starts_where_teams_are_scored():
-    config = frontiers.populations("midway", 1, "smoke", lines=["silent"], task_options={"horizon": 1})
-    program = population.check(config["midway-maddpg-silent"])
+    config = frontiers.populations("midway", "smoke", lines=["silent"], task_options={"horizon": 1})
+    program = population.check(config["midway-silent-silent"])
     task, key = program.task, jax.random.key(train.EVALUATION_SEED)
     assert references.tells(task)
-    trace = train.rollout(task, program.team(key), train.quiet(3), key, 5, greedy=True)
+    trace = train.rollout(task, program.team(key), levels(program.channel, (0.0,) * 3), key, 5, greedy=True)
     starts = jax.tree.map(lambda leaf: leaf[:, 0], trace.states)
     unknowing = jax.vmap(lambda start: task.step(start, task.told(start, jnp.full((3, 3), 1 / 3)))[1][0])(starts)
     told = references.told_returns(task, 0.0, key, 5)  # too late for an episode of one step

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tiny import CONFIG, begin, contents, train
+from tiny import CONFIG, begin, contents, learning, train
 
 import dpmac
 from dpmac import cli
@@ -82,9 +82,6 @@ def test_a_trained_team_acts_in_the_environment_by_hand(tmp_path):
 @pytest.mark.parametrize(("world", "best"), [pytest.param("World", 4.0, marks=pytest.mark.large), ("Steered", 4.0)])
 def test_a_team_learns_to_tell_with_discrete_and_continuous_actions(world, best, tmp_path):
     """The hearer must know the sender's symbol; without messages it earns at most 4/3. Of three seeds, one may stay."""
-    learning = replace(
-        CONFIG.learning, steps=6_000, batch=32, learning_rate=3e-3, explore_steps=4_000, evaluation_episodes=64
-    )
     config = replace(
         REFERENCE,
         task=f"pettingzoo:worlds:{world}",
@@ -92,8 +89,8 @@ def test_a_team_learns_to_tell_with_discrete_and_continuous_actions(world, best,
         budgets=(Budget(),),
         seeds=(0, 1, 2),
         networks=replace(CONFIG.networks, hidden=16),
-        learning=learning,
     )
+    config = learning(config, steps=6_000, batch=32, learning_rate=3e-3, explore_steps=4_000, evaluation_episodes=64)
     population.create(tmp_path / "run", config)
     *_, last = population.train_folder(tmp_path / "run")
     assert max(row.value for row in last.rows if row.name == "return") > 0.85 * best

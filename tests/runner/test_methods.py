@@ -10,13 +10,13 @@ from tiny import begin, leaves
 from dpmac import tasks
 from dpmac.agents import protocol
 from dpmac.cli import main
-from dpmac.config import Budget, Channel, Learning, Networks, RunConfig
+from dpmac.config import Budget, Channel, NetworkConfig, RunConfig, Training
 from dpmac.results import store
 from dpmac.runner import population
 
 FREE, MESSAGE, EPISODE = Budget(), Budget((1.0,), unit="message"), Budget((1.0,))
 QUICK = [("cn", "tarmac"), ("pp", "i2c")]
-REST = [(task, method) for task in tasks.names() for method in protocol.names() if (task, method) not in QUICK]
+REST = [(task, method) for task in tasks.names() for method in protocol.BUILT_IN if (task, method) not in QUICK]
 
 
 def config_of(task, method, budgets=(FREE, MESSAGE, EPISODE), **others):
@@ -27,8 +27,9 @@ def config_of(task, method, budgets=(FREE, MESSAGE, EPISODE), **others):
         task_options=others,
         channel=Channel(place=kind.private_at),
         budgets=budgets if kind.speaks else (FREE,),
-        networks=Networks(hidden=8, message_hidden=8, message_size=4),
-        learning=Learning(steps=8 * made.horizon, episodes=2, batch=2, evaluations=2, evaluation_episodes=2),
+        networks=NetworkConfig(hidden=8, message_hidden=8, message_size=4),
+        learner_options={"batch": 2, "updates_per_episode": 0.5},
+        training=Training(steps=8 * made.horizon, episodes=2, evaluations=2, evaluation_episodes=2),
     )
 
 
@@ -39,7 +40,7 @@ def test_a_method_trains_resumes_is_evaluated_and_filmed(task, method, tmp_path,
     before = leaves(population.load(run))
     assert main(["resume", str(run), "--quiet"]) == 0
     loaded = population.load(run)
-    assert loaded.step == config.learning.steps
+    assert loaded.step == config.training.steps
     assert all(np.isfinite(leaf).all() for leaf in leaves(loaded))
     assert any(np.any(old != new) for old, new in zip(before, leaves(loaded), strict=True))
     assert main(["watch", str(run), "--out", str(tmp_path / "film.gif"), "--size", "64"]) == 0

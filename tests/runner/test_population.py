@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, LEARNING, begin, contents, leaves, train
+from tiny import CONFIG, begin, contents, leaves, train
 
 from dpmac.config import BadInput, Budget, Channel
 from dpmac.results import store
-from dpmac.runner import population
+from dpmac.runner import devices, noise, population
 from dpmac.runner import train as single
 from dpmac.runner.population import Run
 
@@ -101,7 +101,7 @@ def test_every_agent_gets_the_noise_of_its_own_budget(trained, folder):
 
 def test_evaluation_starts_are_the_same_for_all(trained):
     """Copies of one team that hears nothing score alike at every start, whatever the noise of their budgets."""
-    copies = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * 4), trained.networks.team)
+    copies = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * 4), trained.teams)
     value = jax.tree.map(jnp.zeros_like, copies.members.protocol.value)
     deaf = eqx.tree_at(lambda team: team.members.protocol.value, copies, value)
     scores = np.asarray(population.scores(trained.program, deaf, trained.level, 16))
@@ -113,7 +113,7 @@ def test_evaluation_starts_are_the_same_for_all(trained):
 def test_one_iteration_uses_every_key_once():
     config = dataclasses.replace(CONFIG, task="ccn", task_options={"horizon": 5})
     program = population.check(config)
-    table = population.tables_of(config, program, population.runs_of(config)[:1], 0.0)
+    table = noise.tables_of(config, program, config.budgets[:1], 0.0)
     table = jax.tree.map(lambda leaf: leaf[0], table)
     with jax.debug_key_reuse(True):
         state = jax.jit(partial(single.init, program))(jax.random.key(0))
@@ -124,7 +124,7 @@ def test_one_iteration_uses_every_key_once():
 def test_budgets_anneal_geometrically_and_end_where_they_should():
     config = dataclasses.replace(CONFIG, anneal_from=16.0, anneal_share=0.5)
     budget = Budget((1.0, float("inf")))
-    shares = {share: population.training_budgets(config, budget, share)[0].epsilon for share in (0, 0.25, 0.5, 0.9)}
+    shares = {share: noise.training_budgets(config, budget, share)[0].epsilon for share in (0, 0.25, 0.5, 0.9)}
     np.testing.assert_allclose([epsilon[0] for epsilon in shares.values()], [16, 4, 1, 1])
     assert {epsilon[1] for epsilon in shares.values()} == {float("inf")}
 
@@ -134,7 +134,7 @@ def test_budgets_anneal_geometrically_and_end_where_they_should():
 )
 def test_groups_are_as_even_as_they_can_be(runs, most, expected):
     program = population.check(CONFIG)
-    assert population.side_by_side(program, runs, most) == expected
+    assert devices.side_by_side(program, runs, most) == expected
     members = [Run("1", Budget(), seed) for seed in range(runs)]
     groups = population.groups_of(members, expected)
     assert [run for group in groups for run in group] == members
@@ -142,18 +142,20 @@ def test_groups_are_as_even_as_they_can_be(runs, most, expected):
 
 def test_a_population_that_does_not_fit_in_memory_is_split(monkeypatch):
     program = population.check(CONFIG)
-    monkeypatch.setattr(population, "available_bytes", lambda: 2.5 * population.bytes_per_run(program))
-    assert population.side_by_side(program, 4, 0) == 2
-    monkeypatch.setattr(population, "available_bytes", lambda: 1)
-    assert population.side_by_side(program, 4, 0) == 1
+    monkeypatch.setattr(devices, "available_bytes", lambda: 2.5 * devices.bytes_per_run(program))
+    assert devices.side_by_side(program, 4, 0) == 2
+    monkeypatch.setattr(devices, "available_bytes", lambda: 1)
+    assert devices.side_by_side(program, 4, 0) == 1
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"method": "maddpg"}, "sends no messages"),
+        ({"method": "silent"}, "sends no messages"),
         ({"budgets": (Budget((1.0, 1.0, 1.0)),)}, "names 3 agents, but the team has 2"),
-        ({"learning": dataclasses.replace(LEARNING, steps=201)}, "multiple of 20"),
+        ({"learner_options": {"updates_per_episode": 0.3}}, "whole number from 1, not 1.2"),
+        ({"learner_options": {"sight": 1}}, "no option 'sight'; allowed are updates_per_episode"),
+        ({"learner": "nobody"}, "unknown learner"),
         ({"task": "nowhere"}, "unknown task"),
         ({"method": "loud"}, "unknown method"),
         ({"channel": Channel(copies=5)}, "copies must be 1"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpmac.config import Learning, Networks, RunConfig
+from dpmac.config import RunConfig, Training
 from dpmac.runner import bench
 
 SLACK = 1.3
@@ -15,8 +15,8 @@ def seconds(sizes):
         RunConfig(
             "cn",
             task_options={"agents": agents, "horizon": horizon},
-            networks=Networks(),
-            learning=Learning(steps=4 * horizon * 100, batch=batch, buffer=256),
+            learner_options={"batch": batch, "buffer": 256},
+            training=Training(steps=4 * horizon * 100),
         )
         for agents, horizon, batch in sizes
     ]

@@ -1,6 +1,7 @@
 """The scheduler trains what is missing, each run once, whatever interrupts it."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import random
@@ -21,11 +22,11 @@ from dpmac.results import records
 from dpmac.runner import population, schedule
 
 SMOKE = SCALES["smoke"]
-METHODS = ("dpmac", "maddpg")
+METHODS = ("dpmac", "silent")
 COMMAND = ["reproduce", "nonprivate", "--scale", "smoke", "--methods", *METHODS]
 OPTIONS = schedule.Options(final_episodes=SMOKE.final_episodes)
 WANTED = experiments.populations(["nonprivate"], SMOKE, SMOKE.tasks, METHODS)
-GONE = Cell("ccn", "maddpg").run(1)
+GONE = Cell("ccn", "silent").run(1)
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +68,17 @@ def test_every_run_gets_a_folder_of_its_own_that_other_commands_can_read(finishe
     assert list((out / "jobs").iterdir()) == []
     loaded = population.load(out / "runs" / Cell("ccn", "dpmac").run(1))
     assert [run.seed for run in loaded.runs] == [1]
-    assert loaded.step == SMOKE.learning.steps
+    assert loaded.step == SMOKE.training.steps
 
 
 def test_scores_are_those_of_the_finished_team_on_the_common_starts(finished):
     record = records.read(finished[0]).runs[Cell("ccn", "dpmac").run(1)]
     loaded = population.load(finished[0] / "runs" / record.name)
-    own = population.scores(loaded.program, loaded.networks.team, loaded.level, SMOKE.final_episodes)
+    own = population.scores(loaded.program, loaded.teams, loaded.level, SMOKE.final_episodes)
     assert record.final_return == pytest.approx(float(np.mean(own)), rel=1e-4)
     assert record.final["return_at"]["free"] == record.final["return_mean"]
     assert record.final["return_at"].keys() == set(experiments.PAPER_BUDGETS)
-    assert len(record.steps) == SMOKE.learning.evaluations
+    assert len(record.steps) == SMOKE.training.evaluations
     assert {"return", "message_norm", "share_clipped", "learned_deviation"} <= record.metrics.keys()
 
 
@@ -167,8 +168,9 @@ def test_a_population_that_was_trained_but_not_written_out_is_only_written_out(c
 
 
 def test_runs_of_another_scale_are_refused(finished):
-    other = experiments.populations(["nonprivate"], SMOKE, SMOKE.tasks, METHODS, pace=experiments.Pace(4, 0.5))
-    with pytest.raises(BadInput, match="another learning"):
+    scale = dataclasses.replace(SMOKE, learner_options={**SMOKE.learner_options, "updates_per_episode": 0.5})
+    other = experiments.populations(["nonprivate"], scale, SMOKE.tasks, METHODS)
+    with pytest.raises(BadInput, match="another learner_options"):
         schedule.plan(finished[0], other)
 
 
@@ -185,7 +187,7 @@ def test_small_populations_are_first_so_that_others_compile_meanwhile(tmp_path):
     scale = SCALES["paper"]
     jobs = schedule.plan(tmp_path, experiments.populations(experiments.targets(["all"]), scale, scale.tasks))
     assert [job.work for job in jobs] == sorted(job.work for job in jobs)
-    assert jobs[0].config.method == "maddpg"
+    assert jobs[0].config.method == "silent"
 
 
 def test_planning_reads_packed_results_of_the_whole_paper(tmp_path):
@@ -202,7 +204,7 @@ def test_planning_reads_packed_results_of_the_whole_paper(tmp_path):
         (["all", "--tasks", "chess"], "cn, ccn, pp"),
         (["all", "--methods", "guess"], "tarmac"),
         (["all", "--time-limit", "0"], "above 0"),
-        (["tarmac", "--methods", "maddpg"], "no run is of these"),
+        (["tarmac", "--methods", "silent"], "no run is of these"),
         (["all", "--export", "all.csv"], "json.gz"),
         (["all", "--updates-per-episode", "0.3"], "whole number"),
     ],
@@ -219,7 +221,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
 ):
     """At moments spread over starting, compiling, training, scoring and writing out."""
     chance, attempt, count, before = random.Random(kills), 0, 0, {}
-    methods = METHODS if kills > 3 else ["maddpg"]
+    methods = METHODS if kills > 3 else ["silent"]
     while count < kills:
         out = tmp_path / f"out-{attempt}"
         line = [*COMMAND[: COMMAND.index(METHODS[0])], *methods, "--out", out, "--checkpoint-seconds", "0", "--json"]

@@ -10,8 +10,10 @@ import pytest
 from tiny import CONFIG, OPTIONS, begin, contents, dpmac, killed
 
 from dpmac import cli
-from dpmac.cli.train import Train
+from dpmac.cli.train import with_settings
+from dpmac.config import to_json
 from dpmac.results import store
+from dpmac.runner.train import Program, complete
 
 QUICK = ("--checkpoint-seconds", "0", "--quiet")
 
@@ -90,7 +92,7 @@ def test_full_disk_ends_with_one_clear_line_and_the_last_good_checkpoint(finishe
 
 
 def test_the_command_line_describes_the_same_run(finished):
-    assert store.load_config(finished) == CONFIG
+    assert store.load_config(finished) == complete(CONFIG)
 
 
 def test_result_as_json_says_returns_and_what_the_claim_is_worth(finished, capsys):
@@ -107,13 +109,13 @@ def test_result_as_json_says_returns_and_what_the_claim_is_worth(finished, capsy
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--method", "telepathy"], "unknown method 'telepathy'; allowed: dpmac"),
-        (["--method", "maddpg", "--epsilon", "1"], "sends no messages"),
+        (["--method", "telepathy"], "unknown method 'telepathy'; allowed are dpmac"),
+        (["--method", "silent", "--epsilon", "1"], "sends no messages"),
         (["--epsilon", "1:1:1"], "names 3 agents, but the team has 2"),
         (["--epsilon", "small"], "epsilon must be a number, inf"),
         (["--epsilon", "0"], "epsilon must be above 0"),
         (["--epsilon", "1", "1"], "budgets must differ"),
-        (["--steps", "201"], "steps must be a multiple of 20"),
+        (["--learner", "nobody"], "unknown learner 'nobody'; allowed are maddpg"),
         (["--seeds", "0"], "seeds must be a whole number from 1"),
         (["--updates-per-episode", "0.3"], "must be a whole number from 1"),
         (["--set", "colour=red"], "has no option 'colour'"),
@@ -157,6 +159,10 @@ def test_help_shows_an_example(capsys):
 
 
 def test_defaults_are_the_papers():
-    config = Train(task="pp", out=Path("run")).config()
-    assert (config.learning.batch, config.learning.discount, config.learning.learning_rate) == (256, 0.99, 7e-4)
+    cls, group = with_settings(["pp"])
+    options = cls(task="pp", out=Path("run"))
+    config = options.config(to_json(getattr(options, group)))
+    program = Program.of(config)
+    assert program.learner.batch_size(program.rollout) == 256
+    assert (config.learner_options["discount"], config.learner_options["learning_rate"]) == (0.99, 7e-4)
     assert (config.networks.hidden, config.networks.message_hidden, config.networks.message_size) == (128, 32, 8)

@@ -14,6 +14,7 @@ from dpmac import cli, privacy
 from dpmac.agents.channel import Code, Gaussian, Response
 from dpmac.config import Budget, Channel, Release
 from dpmac.runner import audit, population
+from dpmac.runner import noise as scales
 
 EPISODES = 30
 
@@ -26,8 +27,8 @@ def parts(channel, epsilon=(3.0, 1.0, 2.0), **changes):
     team = program.team(jax.random.key(0))
     if config.method == "dpmac":
         team = jax.tree.map(lambda leaf: 2 * leaf, team)
-    noise = population.noise_levels(budget, channel, 3, program.task.horizon)
-    return program, team, population.level_of(config, program, budget), noise
+    noise = scales.noise_levels(budget, channel, 3, program.task.horizon)
+    return program, team, scales.level_of(config, program, budget), noise
 
 
 def failed(program, team, level, noise):
@@ -143,7 +144,7 @@ def test_planted_fault_is_found_on_real_rollouts(fault, channel, finds):
 
 def test_noise_at_the_receiver_is_found_to_be_none():
     program, team, level, _ = parts(Channel(place="receiver"))
-    noise = population.noise_levels(Budget((3.0, 1.0, 2.0)), Channel(), 3, program.task.horizon)
+    noise = scales.noise_levels(Budget((3.0, 1.0, 2.0)), Channel(), 3, program.task.horizon)
     assert "noise variance at every step" in failed(program, team, level, noise)
 
 
@@ -230,7 +231,7 @@ def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"method": "maddpg", "budgets": (Budget(),)}, "sends nothing to audit"),
+        ({"method": "silent", "budgets": (Budget(),)}, "sends nothing to audit"),
         ({"budgets": (Budget(),)}, "no claim to audit"),
     ],
 )

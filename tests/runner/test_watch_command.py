@@ -11,7 +11,7 @@ from tiny import CONFIG, begin
 
 from dpmac import cli
 from dpmac.config import BadInput, Channel
-from dpmac.runner import film, population
+from dpmac.runner import film, noise, population
 from dpmac.tasks import render
 
 
@@ -31,7 +31,7 @@ def test_a_team_with_noise_is_filmed_beside_itself_without(folder, tmp_path, cap
 
 
 def test_a_team_that_is_silent_or_free_has_one_picture(tmp_path):
-    begin(tmp_path / "run", dataclasses.replace(CONFIG, method="maddpg", budgets=(FREE,)), 1)
+    begin(tmp_path / "run", dataclasses.replace(CONFIG, method="silent", budgets=(FREE,)), 1)
     film.save(tmp_path / "run", tmp_path / "film.png", size=64)
     with Image.open(tmp_path / "film.png") as pictures:
         assert pictures.size == (64, 64)
@@ -45,7 +45,7 @@ def panels(channel=None, task="probe-neighbour"):
     config = dataclasses.replace(CONFIG, task=task, channel=channel or Channel(), budgets=CONFIG.budgets[:1])
     program = population.check(config)
     team = program.team(jax.random.key(0))
-    level = population.level_of(config, program, config.budgets[0])
+    level = noise.level_of(config, program, config.budgets[0])
     quiet = jax.tree.map(jnp.zeros_like, level)
     return [film.panel(program, team, each, jax.random.key(3), "") for each in (level, quiet)]
 

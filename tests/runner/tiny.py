@@ -1,5 +1,6 @@
 """Runs of the smallest size, and what they leave behind."""
 
+import dataclasses
 import hashlib
 import os
 import shlex
@@ -9,20 +10,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from dpmac.config import Budget, Learning, Networks, RunConfig
+from dpmac.config import Budget, NetworkConfig, RunConfig, Training
 from dpmac.runner import population
 
-LEARNING = Learning(steps=200, batch=4, evaluations=5, evaluation_episodes=4, explore_steps=100)
 CONFIG = RunConfig(
     "probe-listen",
+    learner_options={"batch": 4, "explore_steps": 100},
     budgets=(Budget((1.0,)), Budget((2.0, float("inf")))),
     seeds=(0, 1),
-    networks=Networks(hidden=8, message_hidden=8, message_size=4),
-    learning=LEARNING,
+    networks=NetworkConfig(hidden=8, message_hidden=8, message_size=4),
+    training=Training(steps=200, evaluations=5, evaluation_episodes=4),
 )
 """Ten iterations of four episodes of five steps, for two budgets and two seeds."""
 OPTIONS = shlex.split(
@@ -30,6 +32,16 @@ OPTIONS = shlex.split(
     "--evaluations 5 --evaluation-episodes 4 --explore-steps 100"
 )
 """The same as `dpmac train` takes it."""
+
+
+def learning(config: RunConfig, **changes: Any) -> RunConfig:
+    """The configuration with other settings of its training or of its learner."""
+    training = {item.name for item in dataclasses.fields(Training)} & changes.keys()
+    return dataclasses.replace(
+        config,
+        training=dataclasses.replace(config.training, **{name: changes[name] for name in training}),
+        learner_options=config.learner_options | {k: v for k, v in changes.items() if k not in training},
+    )
 
 
 def train(folder: Path, config: RunConfig = CONFIG, most: int = 0) -> population.Loaded:
@@ -83,4 +95,4 @@ def contents(folder: Path) -> dict[str, str]:
 
 def leaves(loaded: population.Loaded) -> list[np.ndarray]:
     """All weights (run, …)."""
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(loaded.networks)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(loaded.teams)]

@@ -1,5 +1,7 @@
 """What physics says of every state, over random ones."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,7 +95,7 @@ def test_every_pair_counts_once(count):
 @pytest.mark.parametrize("name", ["cn", "ccn", "pp"])
 @pytest.mark.parametrize("convention", ["openai", "mpe2"])
 def test_nothing_becomes_nan_with_all_bodies_at_one_point(name, convention):
-    task = tasks.make(name, convention=convention)
+    task: Any = tasks.make(name, convention=convention)
     state = jax.tree.map(jnp.zeros_like, task.reset(jax.random.key(0)))
     for action in (0, 2):
         state, rewards = task.step(state, jnp.full(task.agents, action))

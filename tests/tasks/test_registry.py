@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from dpmac import tasks
+from dpmac import plugins, tasks
 from dpmac.config import BadInput
 from dpmac.tasks import base
 
@@ -36,7 +36,7 @@ def test_options_may_be_text():
     [
         ("nope", {}, "allowed are cn, ccn, pp"),
         ("no.such.module:Task", {}, "cannot be loaded"),
-        ("dpmac.tasks.cn:RADIUS", {}, "not a task"),
+        ("dpmac.tasks.cn:RADIUS", {}, "is not a dataclass"),
         ("cn", {"agents": 0}, "from 1 to 256, not 0"),
         ("cn", {"agents": "2.5"}, "whole number"),
         ("cn", {"agents": True}, "whole number"),
@@ -67,7 +67,7 @@ def test_a_constructor_checks_too():
 
 def test_settings_are_pairs():
     with pytest.raises(BadInput, match="KEY=VALUE"):
-        tasks.settings(["agents"])
+        plugins.settings(["agents"])
 
 
 def test_own_task_joins_from_outside(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from jax import Array
 from dpmac.agents.layers import Gru, Linear
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.agents.recurrent import unrolled
-from dpmac.config import Networks
+from dpmac.config import NetworkConfig
 
 
 class Prior(eqx.Module):
@@ -72,7 +72,7 @@ class I2C(Protocol):
         )
 
     @classmethod
-    def message_size(cls, networks: Networks, **options: Any) -> int:
+    def message_size(cls, networks: NetworkConfig, **options: Any) -> int:
         return networks.message_size
 
     @property

@@ -79,24 +79,54 @@ class Gru(eqx.Module):
 class Actor(eqx.Module):
     """Logits over actions from what an agent sees, what it heard, and what it remembers."""
 
+    seen: Linear | None
+    """With `told`, the factors of products of what is seen with what was heard."""
+    told: Linear | None
+    entry: Linear | None
+    """A layer before the recurrent one."""
     cell: Gru | Linear
     head: Linear
 
-    def __init__(self, inputs: int, width: int, actions: int, recurrent: bool):
-        self.cell = (Gru if recurrent else Linear)(inputs, width)
+    def __init__(
+        self,
+        observation: int,
+        heard: int,
+        width: int,
+        actions: int,
+        recurrent: bool,
+        products: int = 0,
+        entry: bool = False,
+    ):
+        products = products if heard else 0
+        self.seen = Linear(observation, products) if products else None
+        self.told = Linear(heard, products) if products else None
+        inputs = observation + heard + products
+        self.entry = Linear(inputs, width) if entry else None
+        self.cell = (Gru if recurrent else Linear)(width if entry else inputs, width)
         self.head = Linear(width, actions)
+
+    def features(self, observation: Array, heard: Array) -> Array:
+        """What enters the cell (…, inputs): [o, h, (o·A + a) ∘ (h·B + b)], through the layer before it if there is one.
+
+        What an agent should do often depends on a product: belief in each landmark times where that landmark is.
+        """
+        parts = [observation, heard]
+        if self.seen is not None and self.told is not None:
+            parts.append(self.seen(observation) * self.told(heard))
+        x = jnp.concatenate(parts, axis=-1)
+        return x if self.entry is None else jax.nn.relu(self.entry(x))
 
     def __call__(
         self, observation: Array, heard: Array, memory: Array, recalled: Array | None = None
     ) -> tuple[Array, Array]:
         """(logits (action,), next memory (width,)); a feed-forward actor's memory is its hidden layer, never read."""
-        x = jnp.concatenate([observation, heard])
+        x = self.features(observation, heard)
         memory = self.cell(x, memory, recalled) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(x))
         return self.head(memory), memory
 
     def unroll(self, observations: Array, heard: Array) -> Array:
         """Logits (time, episode, action) of whole episodes (time, episode, …): `__call__` step after step."""
-        xs = jnp.concatenate([observations, heard], axis=-1)
+        xs = self.features(observations, heard)
         memories = self.cell.unroll(xs) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(xs))
         return self.head(memories)
 

@@ -15,7 +15,7 @@ from jax import Array
 
 from dpmac import plugins
 from dpmac.agents.layers import Linear
-from dpmac.config import BadInput, Channel, Networks, Place, require
+from dpmac.config import RENAMED_METHODS, Channel, NetworkConfig, Place
 
 
 class Sizes(NamedTuple):
@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
     actions: int
     message: int
     """Numbers in a message: what `send` must return and what each row of an inbox holds."""
-    networks: Networks
+    networks: NetworkConfig
     place: Place = "sender"
     """Where the channel stands. At the sender a claim covers everything that leaves an agent, so whom a message goes to
     and when must not depend on data."""
@@ -52,7 +52,7 @@ class Protocol(eqx.Module):
         raise NotImplementedError
 
     @classmethod
-    def message_size(cls, networks: Networks, **options: Any) -> int:
+    def message_size(cls, networks: NetworkConfig, **options: Any) -> int:
         """Numbers in a message where the channel leaves that to the protocol."""
         return networks.message_size
 
@@ -120,7 +120,7 @@ def masked_softmax(scores: Array, mask: Array) -> Array:
 
 
 class Silent(Protocol):
-    """No messages: the method is then MADDPG."""
+    """No messages: what a learner does by itself."""
 
     speaks = False
 
@@ -129,7 +129,7 @@ class Silent(Protocol):
         return cls()
 
     @classmethod
-    def message_size(cls, networks: Networks) -> int:
+    def message_size(cls, networks: NetworkConfig) -> int:
         return 0
 
     @property
@@ -145,28 +145,18 @@ class Silent(Protocol):
 
 BUILT_IN = {
     "dpmac": "dpmac.agents.dpmac:Dpmac",
-    "maddpg": "dpmac.agents.protocol:Silent",
+    "silent": "dpmac.agents.protocol:Silent",
     "tarmac": "dpmac.agents.tarmac:Tarmac",
     "i2c": "dpmac.agents.i2c:I2C",
     "commnet": "dpmac.agents.commnet:CommNet",
 }
-"""Names of methods, each a protocol on the same learner; imported when asked for."""
-
-
-def names() -> list[str]:
-    """Methods that can be named."""
-    return list(BUILT_IN)
+"""Names of methods, each a protocol for any learner; imported when asked for."""
 
 
 def find(name: str) -> type[Protocol]:
     """The protocol of a built-in name or of `package.module:Class`."""
-    place = BUILT_IN.get(name, name)
-    allowed = f"allowed: {', '.join(names())}, or package.module:Class of your own"
-    require(all(place.partition(":")), f"unknown method {name!r}; {allowed}")
-    found = plugins.load("method", name, place)
-    if not (isinstance(found, type) and issubclass(found, Protocol)):
-        raise BadInput(f"method {name!r} is not a dpmac.agents.protocol.Protocol")
-    return found
+    name = RENAMED_METHODS.get(name, name)
+    return plugins.load("method", name, BUILT_IN, plugins.subclass_of(Protocol), "a dpmac.agents.protocol.Protocol")
 
 
 def channel_of(name: str, channel: Channel) -> Channel:

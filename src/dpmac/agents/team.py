@@ -18,7 +18,7 @@ from dpmac.agents.channel import Level, Mechanism, mechanism
 from dpmac.agents.layers import Actor, Gru, fill
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.agents.recurrent import unrolled
-from dpmac.config import BadInput, Channel, Networks, require
+from dpmac.config import BadInput, Channel, NetworkConfig, require
 
 
 class Member(eqx.Module):
@@ -81,6 +81,13 @@ class Team(eqx.Module):
     actions: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
     aware: bool = eqx.field(static=True)
+    shared: bool = eqx.field(static=True)
+
+    def tied(self, gradient: Any) -> Any:
+        """A gradient with respect to a team; where agents share their parameters, its mean over agents for each."""
+        if not self.shared:
+            return gradient
+        return jax.tree.map(lambda x: jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape), gradient)
 
     # Chance ---------------------------------------------------------------------------------------------------------
 
@@ -299,7 +306,7 @@ class Shape(NamedTuple):
 
 
 def make_team(
-    key: Array, shape: Shape, method: str, options: dict[str, Any], channel: Channel, networks: Networks
+    key: Array, shape: Shape, method: str, options: dict[str, Any], channel: Channel, networks: NetworkConfig
 ) -> Team:
     """A freshly initialised team."""
     kind = protocols.find(method)
@@ -319,10 +326,18 @@ def make_team(
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
 
-    inputs = shape.observation + protocol.heard
-    member = Member(protocol, Actor(inputs, networks.hidden, shape.actions, networks.recurrent_actor))
+    actor = Actor(
+        shape.observation,
+        protocol.heard,
+        networks.hidden,
+        shape.actions,
+        networks.recurrent_actor,
+        networks.products,
+        networks.entry_layer,
+    )
+    keys = jnp.broadcast_to(key, (shape.agents,)) if networks.share_parameters else jax.random.split(key, shape.agents)
     return Team(
-        jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, shape.agents), member),
+        jax.vmap(fill, in_axes=(0, None))(keys, Member(protocol, actor)),
         through,
         mechanism(channel, protocol.heard),
         shape.agents,
@@ -330,4 +345,5 @@ def make_team(
         shape.actions,
         networks.hidden,
         networks.aware,
+        networks.share_parameters,
     )

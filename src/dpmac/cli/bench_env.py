@@ -64,9 +64,9 @@ def run_env(argv: Sequence[str]) -> None:
     require(options.rounds >= 1, f"rounds must be at least 1, not {options.rounds}")
     require(options.seconds > 0, f"seconds must be above 0, not {options.seconds}")
     require(all(count >= 1 for count in options.episodes), "episodes must be whole numbers from 1")
-    from dpmac import tasks
+    from dpmac import plugins, tasks
 
-    task = tasks.make(options.task, **tasks.settings(options.set))
+    task = tasks.make(options.task, **plugins.settings(options.set))
     rows = [row for count in options.episodes for row in compare(task, count, peers_of(options), options)]
     cli.emit(rows, options.json, lambda: table(rows))
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import Budget, Channel, Learning, RunConfig, require
+from dpmac.config import Budget, Channel, RunConfig, Training, require
 
 RELEASED_SECONDS = {"cn": 1.15, "ccn": 0.71, "pp": 4.9}
 """One update of all agents and one episode in the authors' published code, on two cores."""
@@ -81,11 +81,17 @@ def config(task: str, method: str, runs: int, episodes: int) -> RunConfig:
     from dpmac import tasks
     from dpmac.agents import protocol
 
-    channel = Channel(place=protocol.find(method).private_at)
-    budget = Budget() if method == "maddpg" else Budget((10.0,))
+    found = protocol.find(method)
+    channel, budget = Channel(place=found.private_at), Budget((10.0,)) if found.speaks else Budget()
     steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
-    learning = Learning(steps=steps, batch=256 if task == "pp" else 128, episodes=episodes, updates=episodes // 4)
-    return RunConfig(task, method, channel=channel, budgets=(budget,), seeds=tuple(range(runs)), learning=learning)
+    return RunConfig(
+        task,
+        method,
+        channel=channel,
+        budgets=(budget,),
+        seeds=tuple(range(runs)),
+        training=Training(steps=steps, episodes=episodes),
+    )
 
 
 def text(result: dict[str, Any]) -> str:

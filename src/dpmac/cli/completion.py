@@ -67,12 +67,16 @@ def choices_of(kind: Any) -> tuple[str, ...]:
 
 
 def flags_of(options: type) -> dict[str, tuple[str, ...]]:
-    """Options of a command with their choices; what has no flag but a place is left out."""
+    """Options of a command with their choices, those of nested groups too; what has no flag but a place is left out."""
     hints = typing.get_type_hints(options, include_extras=True)
     plain = typing.get_type_hints(options)
     placed = {name for name, kind in hints.items() if is_placed(kind)}
     names = [item.name for item in dataclasses.fields(options) if item.name not in placed]
-    return {f"--{name.replace('_', '-')}": choices_of(plain[name]) for name in names}
+    flags = {}
+    for name in names:
+        nested = dataclasses.is_dataclass(plain[name])
+        flags |= flags_of(plain[name]) if nested else {f"--{name.replace('_', '-')}": choices_of(plain[name])}
+    return flags
 
 
 def is_placed(kind: Any) -> bool:

@@ -11,22 +11,21 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import Budget, Channel, Learning, Networks, RunConfig, require
+from dpmac.config import Budget, Channel, NetworkConfig, RunConfig, Training, require
 
 SEEDS = (0, 1)
 TASK = "ccn"
 EPSILON = 3.0
-LEARNING = Learning(
-    steps=120_000,
-    batch=96,
-    discount=0.7,
-    learning_rate=5e-3,
-    target_rate=0.02,
-    explore_steps=20_000,
-    evaluations=24,
-    evaluation_episodes=256,
-)
-NETWORKS = Networks(hidden=64, aware=True, clock=True)
+TRAINING = Training(steps=120_000, evaluations=24, evaluation_episodes=256)
+LEARNER_OPTIONS = {
+    "batch": 96,
+    "discount": 0.7,
+    "learning_rate": 5e-3,
+    "tau": 0.02,
+    "explore_steps": 20_000,
+    "clock": True,
+}
+NETWORKS = NetworkConfig(hidden=64, aware=True)
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,18 @@ class Demo:
 def configurations() -> dict[str, RunConfig]:
     """The two populations: DPMAC with its budgets, and the same learner without messages."""
     channel = Channel(mechanism="response", period=0)
-    shared: dict[str, Any] = {"task": TASK, "seeds": SEEDS, "networks": NETWORKS, "learning": LEARNING}
+    shared: dict[str, Any] = {
+        "task": TASK,
+        "seeds": SEEDS,
+        "networks": NETWORKS,
+        "training": TRAINING,
+        "learner_options": LEARNER_OPTIONS,
+    }
     return {
         "dpmac": RunConfig(
             method="dpmac", channel=channel, budgets=(Budget(), Budget((EPSILON,))), anneal_from=10.0, **shared
         ),
-        "maddpg": RunConfig(method="maddpg", **shared),
+        "silent": RunConfig(method="silent", **shared),
     }
 
 
@@ -57,7 +62,7 @@ def run(argv: Sequence[str]) -> None:
     options = parse(Demo, argv, "dpmac demo", "dpmac demo --out demo")
     from dpmac.cli import progress
     from dpmac.results import store
-    from dpmac.runner import film, population
+    from dpmac.runner import film, population, train
 
     progress.use_cache()
     begun = time.monotonic()
@@ -65,7 +70,9 @@ def run(argv: Sequence[str]) -> None:
         folder = options.out / name
         if not (folder / "config.json").exists():
             population.create(folder, config)
-        require(store.load_config(folder) == config, f"{folder} holds another run; choose another --out")
+        require(
+            store.load_config(folder) == train.complete(config), f"{folder} holds another run; choose another --out"
+        )
         print(f"training {name}: {len(population.runs_of(config))} runs side by side", file=sys.stderr)
         progress.follow(folder, population.train_folder(folder), quiet=False, loggers=[])
     result = summary(options.out)
@@ -87,7 +94,7 @@ def summary(out: Path) -> dict[str, Any]:
     rows = []
     for name in configurations():
         loaded = population.load(out / name)
-        scores = population.scores(loaded.program, loaded.networks.team, loaded.level, 1024).mean(axis=1)
+        scores = population.scores(loaded.program, loaded.teams, loaded.level, 1024).mean(axis=1)
         claims = population.statement(loaded.config, loaded.program)["claims"]
         for label in loaded.config.labels:
             mine = [run.label == label for run in loaded.runs]
@@ -100,7 +107,7 @@ def summary(out: Path) -> dict[str, Any]:
                     "valid": all(entry["valid"] for entry in claims[label]),
                 }
             )
-    silent = max(value for row in rows if row["method"] == "maddpg" for value in row["returns"])
+    silent = max(value for row in rows if row["method"] == "silent" for value in row["returns"])
     talking = min(value for row in rows if row["method"] == "dpmac" for value in row["returns"])
     return {"task": TASK, "runs": rows, "separated": talking > silent}
 
@@ -124,7 +131,7 @@ def curves(out: Path) -> None:
                 [[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps]
             )
             said = "a free symbol" if label == "inf" else f"a symbol at ε = {label}"
-            legend = "no messages (MADDPG)" if name == "maddpg" else f"DPMAC, {said} an episode"
+            legend = "no messages (MADDPG)" if name == "silent" else f"DPMAC, {said} an episode"
             (line,) = axes.plot(steps, values.mean(axis=1), label=legend)
             axes.fill_between(steps, values.min(axis=1), values.max(axis=1), alpha=0.2, color=line.get_color())
     reference = store.read_json(out / "dpmac" / "reference.json")["returns"]
@@ -142,7 +149,7 @@ def text(result: dict[str, Any], out: Path) -> str:
         table.add_column(name)
     for row in result["runs"]:
         claim = (
-            "nothing is sent" if row["method"] == "maddpg" else "none" if row["epsilon"] == "inf" else str(row["valid"])
+            "nothing is sent" if row["method"] == "silent" else "none" if row["epsilon"] == "inf" else str(row["valid"])
         )
         exact = f"{row['exact_epsilon']:.4g}"
         table.add_row(row["method"], row["epsilon"], exact, claim, "  ".join(f"{v:.2f}" for v in row["returns"]))

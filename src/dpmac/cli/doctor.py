@@ -105,9 +105,9 @@ def devices() -> Finding:
 
 def memory() -> Finding:
     from dpmac.config import RunConfig
-    from dpmac.runner import population
+    from dpmac.runner import devices, population
 
-    free, each = population.available_bytes(), population.bytes_per_run(population.check(RunConfig("ccn")))
+    free, each = devices.available_bytes(), devices.bytes_per_run(population.check(RunConfig("ccn")))
     fit = free // each
     return Finding(fit >= 1, f"{free / 2**30:.1f} GiB to use on each device, {fit} runs of ccn side by side")
 
@@ -185,22 +185,25 @@ def learning() -> Finding:
     """Two agents learn to tell a symbol, in training that is saved and loaded again."""
     import numpy as np
 
-    from dpmac.config import Budget, Learning, Networks, RunConfig
+    from dpmac.config import Budget, NetworkConfig, RunConfig, Training
     from dpmac.runner import population
     from dpmac.tasks.probes import ProbeListen
 
-    learning = Learning(
-        steps=6_000, batch=32, learning_rate=3e-3, explore_steps=2_000, evaluations=2, evaluation_episodes=64
+    config = RunConfig(
+        "probe-listen",
+        learner_options={"batch": 32, "learning_rate": 3e-3, "explore_steps": 2_000},
+        budgets=(Budget(),),
+        seeds=(0, 1, 2),
+        networks=NetworkConfig(hidden=16, message_hidden=16, message_size=4),
+        training=Training(steps=6_000, evaluations=2, evaluation_episodes=64),
     )
-    networks = Networks(hidden=16, message_hidden=16, message_size=4)
-    config = RunConfig("probe-listen", budgets=(Budget(),), seeds=(0, 1, 2), networks=networks, learning=learning)
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home) / "run"
         population.create(folder, config)
         for _ in population.train_folder(folder):
             pass
         loaded = population.load(folder)
-    returns = np.asarray(population.scores(loaded.program, loaded.networks.team, loaded.level, 256)).mean(axis=1)
+    returns = np.asarray(population.scores(loaded.program, loaded.teams, loaded.level, 256)).mean(axis=1)
     probe = ProbeListen()
     said = f"returns {', '.join(f'{value:.2f}' for value in returns)}; best {probe.optimal_return:g}"
     enough = (probe.optimal_return + probe.silent_return) / 2

@@ -54,6 +54,7 @@ def run(argv: Sequence[str]) -> None:
         options.episodes is None or options.episodes >= 2,
         f"episodes must be a whole number from 2, not {options.episodes}",
     )
+    from dpmac import tasks
     from dpmac.cli import progress
     from dpmac.runner import population
 
@@ -62,7 +63,7 @@ def run(argv: Sequence[str]) -> None:
     budgets = options.budgets(loaded.config)
     if budgets:
         population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
-    episodes = options.episodes or (256 if hasattr(loaded.program.task, "at_once") else 4096)
+    episodes = options.episodes or (256 if tasks.abilities(loaded.program.task).at_once else 4096)
     rows = [score(loaded, index, budget, episodes) for budget in budgets or [None] for index in range(len(loaded.runs))]
     emit(rows, options.json, lambda: table(options.folder, loaded, rows))
 
@@ -73,12 +74,12 @@ def score(loaded: "Loaded", index: int, other: Budget | None, episodes: int) -> 
     import numpy as np
 
     from dpmac.results import stats
-    from dpmac.runner import population
+    from dpmac.runner import noise, population
 
     run = loaded.runs[index]
     budget = other or run.budget
-    level = population.level_of(loaded.config, loaded.program, budget)
-    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.networks.team)
+    level = noise.level_of(loaded.config, loaded.program, budget)
+    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.teams)
     one = jax.tree.map(lambda leaf: leaf[None], level)
     returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
     margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)

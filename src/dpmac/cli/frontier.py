@@ -95,12 +95,12 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 
 def wanted_of(options: Frontier) -> dict[str, Any]:
     """Populations by name, from checked options."""
-    from dpmac import tasks
+    from dpmac import plugins, tasks
 
     options.check()
-    settings = tasks.settings(options.set)
-    horizon = tasks.make(options.task, **settings).horizon
-    return populations(options.task, horizon, options.scale, options.epsilon, options.seeds, options.lines, settings)
+    settings = plugins.settings(options.set)
+    tasks.make(options.task, **settings)
+    return populations(options.task, options.scale, options.epsilon, options.seeds, options.lines, settings)
 
 
 def text(found: dict[str, Any]) -> str:

@@ -32,7 +32,9 @@ def use_cache() -> None:
 
 def warn(folder: Path, task: Any) -> None:
     """Say on stderr where a run's claim is not true, and what else somebody must know about the task."""
-    for text in task.cautions() if hasattr(task, "cautions") else ():
+    from dpmac import tasks
+
+    for text in tasks.abilities(task).cautions():
         print(f"note: {text}", file=sys.stderr)
     claims = store.read_json(folder / "privacy.json")["claims"]
     for label, entries in claims.items():

@@ -1,5 +1,6 @@
 """`dpmac reproduce`: train every run behind the paper's figures, in slices if asked, and draw them."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ import tyro
 
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
-from dpmac.config import require
-from dpmac.experiments import METHODS, SCALES, TASKS, Pace, populations, run_names, targets
+from dpmac.config import RENAMED_METHODS, require
+from dpmac.experiments import METHODS, SCALES, TASKS, populations, run_names, targets
 
 EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
@@ -90,13 +91,19 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
     scale = SCALES[options.scale]
     for task in options.tasks:
         require(task in TASKS, f"tasks are {', '.join(TASKS)}, not {task!r}")
-    for method in options.methods:
+    methods = [RENAMED_METHODS.get(method, method) for method in options.methods]
+    for method in methods:
         require(method in METHODS, f"methods are {', '.join(METHODS)}, not {method!r}")
     require(options.episodes >= 0, f"episodes must be a whole number from 1, or 0, not {options.episodes}")
     names = targets(options.figures, options.with_ablations)
-    own = scale.pace
-    pace = Pace(options.episodes or own.episodes, options.updates_per_episode or own.updates_per_episode)
-    wanted = populations(names, scale, options.tasks or scale.tasks, options.methods, pace, options.seeds)
+    ratio = {"updates_per_episode": options.updates_per_episode} if options.updates_per_episode else {}
+    scale = dataclasses.replace(
+        scale,
+        seeds=options.seeds or scale.seeds,
+        training=dataclasses.replace(scale.training, episodes=options.episodes or scale.training.episodes),
+        learner_options={**scale.learner_options, **ratio},
+    )
+    wanted = populations(names, scale, options.tasks or scale.tasks, methods)
     require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
     return wanted
 

@@ -34,13 +34,13 @@ def run(argv: Sequence[str]) -> None:
     options = cli.parse(Options, argv, "dpmac tasks", "dpmac tasks cn pp --set view_radius=0.5 --json")
     config.require(options.episodes >= 2, f"episodes must be at least 2, not {options.episodes}")
     config.require(0 <= options.seed < 2**32, f"seed must lie in [0, 2^32), not {options.seed}")
-    from dpmac import tasks
+    from dpmac import plugins, tasks
     from dpmac.tasks import render
 
     if options.film:
         render.film_path(options.film)
     chosen = options.names or tuple(tasks.names())
-    settings = tasks.settings(options.set)
+    settings = plugins.settings(options.set)
     found = [tasks.make(name, **settings) for name in chosen]
     rows = [describe(name, task, options) for name, task in zip(chosen, found, strict=True)]
     if options.film:
@@ -58,7 +58,7 @@ def describe(name: str, task: Any, options: Options) -> dict[str, Any]:
     sizes = {key: getattr(task, key) for key in (*SIZES, "reward_unit")}
     returns = {policy: {"return_mean": mean, "return_se": error} for policy, (mean, error) in earned.items()}
     settings = dataclasses.asdict(task)
-    episodes = min(options.episodes, getattr(task, "reference_episodes", options.episodes))
+    episodes = min(options.episodes, tasks.abilities(task).reference_episodes or options.episodes)
     return {"name": name, **sizes, **returns, "episodes": episodes, "options": settings}
 
 
@@ -84,7 +84,7 @@ def film(task: Any, seed: int, path: Path) -> None:
 
     from dpmac.tasks import references, render
 
-    policy: references.Policy = "scripted" if hasattr(task, "scripted") else "random"
+    policy = references.policies(task)[-1]
     states, rewards = references.play(task, policy, jax.random.key(seed))
     scenes = [task.scene(state) for state in references.states_of(states)]
     earned = [0.0, *rewards.mean(axis=1).cumsum().tolist()]

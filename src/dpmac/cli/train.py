@@ -1,6 +1,7 @@
 """`dpmac train`: every budget and every seed of a configuration as one population."""
 
-import math
+import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,18 +9,19 @@ from typing import Annotated, Any
 
 import tyro
 
-from dpmac.cli import emit, parse
+from dpmac.cli import DESCRIBE, emit, parse
 from dpmac.config import (
     AccountantName,
     Budget,
     Channel,
-    Learning,
     Mechanism,
-    Networks,
+    NetworkConfig,
     Place,
     RunConfig,
+    Training,
     Unit,
     require,
+    to_json,
 )
 
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
@@ -35,7 +37,10 @@ class Train:
     out: Path
     """Folder for the run; it must not hold one yet."""
     method: str = "dpmac"
-    """Method: dpmac, maddpg (no messages), another built-in one, or your own as package.module:Class."""
+    """Method, the way to communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
+    learner: str = RunConfig.learner
+    """Learner, what trains: maddpg, or your own as package.module:Class. Its settings are a group of their own below.
+    """
     epsilon: tuple[str, ...] = ("inf",)
     """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
     delta: float = 1e-4
@@ -78,30 +83,25 @@ class Train:
     aware: bool = False
     """Receivers are told the channel's noise and read messages as posteriors."""
     hidden: int = 128
+    """Width of actors, and of what the learner has beside them."""
     message_hidden: int = 32
+    """Width inside senders and receivers."""
     message_size: int = 8
+    """Numbers in a message of a channel that sends vectors."""
     feedforward_actor: bool = False
-    """Actors without memory."""
-    recurrent_critic: bool = False
-    clock: bool = False
-    """Critics are told the time."""
-    batch: int = 0
-    """Episodes in a minibatch; 0: the paper's 128, or 256 on pp."""
-    buffer: int = 10_000
+    """Actors without a hidden state."""
+    products: int = 0
+    """Products of what an agent sees with what it heard that enter its actor beside both."""
+    entry_layer: bool = False
+    """Actors with a layer before the recurrent one."""
+    share_parameters: bool = False
+    """The same parameters for all agents."""
     episodes: int = 4
     """Fresh episodes an iteration."""
-    updates_per_episode: float = 0.25
-    """Updates of all agents per episode; the paper's is 1."""
-    discount: float | None = None
-    """Discount; by default 0.99."""
-    learning_rate: float = 7e-4
-    decay: float = 0.0
-    """Share of the run, at its end, over which the learning rate falls to zero."""
-    explore_steps: int = 50_000
-    bootstrap_horizon: bool = False
-    """Treat the time limit as no terminal state."""
     evaluations: int = 100
+    """Evaluations over the run, evenly spaced."""
     evaluation_episodes: int = 32
+    """Greedy episodes in each evaluation."""
     most_at_once: int = 0
     """Runs trained side by side; 0: as many as fit in memory."""
     checkpoint_seconds: float = 60.0
@@ -117,9 +117,9 @@ class Train:
     json: bool = False
     """Print the result as JSON."""
 
-    def config(self) -> RunConfig:
-        """The configuration that these options describe."""
-        from dpmac import tasks
+    def config(self, learner_options: dict[str, Any]) -> RunConfig:
+        """The configuration that these options and the learner's settings describe."""
+        from dpmac import plugins
         from dpmac.agents import protocol
         from dpmac.cli import progress
 
@@ -127,18 +127,15 @@ class Train:
         require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
         progress.check_seconds(self.checkpoint_seconds)
         progress.check_loudness(self.quiet, self.verbose)
-        updates = self.updates_per_episode * self.episodes
-        require(
-            1 <= updates < math.inf and updates == round(updates),
-            f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
-        )
         method = protocol.find(self.method)
         shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
         return RunConfig(
             task=self.task,
             method=self.method,
-            task_options=tasks.settings(self.set),
-            method_options={key: plain(value) for key, value in tasks.settings(self.method_set).items()},
+            learner=self.learner,
+            task_options=plugins.settings(self.set),
+            method_options={key: plain(value) for key, value in plugins.settings(self.method_set).items()},
+            learner_options=learner_options,
             channel=Channel(
                 mechanism=self.mechanism,
                 clip_norm=self.clip_norm,
@@ -152,29 +149,17 @@ class Train:
             ),
             budgets=tuple(Budget.parse(text, **shared) for text in self.epsilon),
             seeds=tuple(range(self.seeds)),
-            networks=Networks(
+            networks=NetworkConfig(
                 hidden=self.hidden,
                 message_hidden=self.message_hidden,
                 message_size=self.message_size,
-                recurrent_critic=self.recurrent_critic,
-                clock=self.clock,
                 recurrent_actor=not self.feedforward_actor,
                 aware=self.aware,
+                products=self.products,
+                entry_layer=self.entry_layer,
+                share_parameters=self.share_parameters,
             ),
-            learning=Learning(
-                steps=self.steps,
-                episodes=self.episodes,
-                updates=round(updates),
-                batch=self.batch or (256 if self.task == "pp" else 128),
-                buffer=self.buffer,
-                discount=0.99 if self.discount is None else self.discount,
-                learning_rate=self.learning_rate,
-                decay=self.decay,
-                explore_steps=self.explore_steps,
-                terminal_horizon=not self.bootstrap_horizon,
-                evaluations=self.evaluations,
-                evaluation_episodes=self.evaluation_episodes,
-            ),
+            training=Training(self.steps, self.episodes, self.evaluations, self.evaluation_episodes),
             anneal_from=self.anneal_from,
             anneal_share=self.anneal_share,
             mix=self.mix,
@@ -193,9 +178,27 @@ def plain(text: str) -> Any:
     return text
 
 
+def with_settings(argv: Sequence[str]) -> tuple[type[Any], str]:
+    """The options with those of the learner that the command line names as a group of their own, and the group's name.
+
+    A learner is a dataclass, and its fields are its settings.
+    """
+    from dpmac.learner import base as learners
+
+    words = [part for word in argv for part in word.split("=", 1)]
+    named = [after for word, after in itertools.pairwise(words) if word == "--learner"]
+    learner = learners.find(named[-1] if named else Train.learner)
+    group = learner.__name__.lower()
+    setting = (group, tyro.conf.OmitArgPrefixes[learner], dataclasses.field(default_factory=learner))
+    made = dataclasses.make_dataclass("Train", [setting], bases=(Train,), frozen=True)
+    made.__doc__ = Train.__doc__
+    return made, group
+
+
 def run(argv: Sequence[str]) -> None:
-    options = parse(Train, argv, "dpmac train", EXAMPLE)
-    config = options.config()
+    cls, group = with_settings([] if DESCRIBE in argv else argv)
+    options = parse(cls, argv, "dpmac train", EXAMPLE)
+    config = options.config(to_json(getattr(options, group)))
     from dpmac.cli import progress
     from dpmac.runner import population
 

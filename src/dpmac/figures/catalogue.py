@@ -109,7 +109,7 @@ def normalised(results: Results, tasks: Sequence[str], method: str, budget: str)
 def label(method: str, budget: str) -> str:
     """How a series is written: `DPMAC, step ε = 0.1`."""
     name = METHODS[method][0]
-    return name if method == "maddpg" else f"{name}, {budget_label(budget)}"
+    return name if method == "silent" else f"{name}, {budget_label(budget)}"
 
 
 def budget_label(budget: str) -> str:

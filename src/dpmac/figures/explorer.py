@@ -53,7 +53,8 @@ def groups(results: Results) -> dict[tuple[str, str, str], list[Record]]:
 def recipe(record: Record) -> tuple[Any, ...]:
     """What two runs must share for their difference to be what is sent."""
     config = record.config
-    return config.task, dumps(config.task_options), config.networks, config.learning
+    options = dumps([config.task_options, config.learner_options])
+    return config.task, config.learner, options, config.networks, config.training
 
 
 def silent_place(found: dict[tuple[str, str, str], list[Record]], record: Record) -> int | None:
@@ -116,7 +117,7 @@ def cell_data(key: tuple[str, str, str], runs: Sequence[Record]) -> dict[str, An
         "low": short(returns.min(0)),
         "high": short(returns.max(0)),
         "final": [round(float(value), 2) for value in (finals.mean(), finals.min(), finals.max())],
-        "scored": [first.config.learning.evaluation_episodes, first.final["episodes"]],
+        "scored": [first.config.training.evaluation_episodes, first.final["episodes"]],
         "kind": kind_of(first),
         "channel": channel_data(first),
         "statement": statement(first),

@@ -137,7 +137,7 @@ def profile_panel(results: Results, budget: str) -> Panel | None:
     with canvas(4.2, 2.9) as picture:
         axes, drawn = picture.subplots(), []
         for method, colour in METHOD_COLOURS.items():
-            strata = catalogue.normalised(results, tasks, method, "free" if method == "maddpg" else budget)
+            strata = catalogue.normalised(results, tasks, method, "free" if method == "silent" else budget)
             if not strata:
                 continue
             profile = stats.performance_profile(strata, thresholds)
@@ -191,9 +191,9 @@ def paired_rows(results: Results, cells: Sequence[Cell]) -> list[tuple[str, str,
 def exact_rows(results: Results) -> list[tuple[str, str, np.ndarray]]:
     """Rows of DPMAC on CCN over exact budgets, between free messages and none."""
     rows = []
-    for method, budget in (("dpmac", "free"), *(("dpmac", name) for name in EXACT_BUDGETS), ("maddpg", "free")):
+    for method, budget in (("dpmac", "free"), *(("dpmac", name) for name in EXACT_BUDGETS), ("silent", "free")):
         scores = catalogue.final_returns(results, Cell("ccn", method, budget))
-        colour = METHOD_COLOURS["maddpg"] if method == "maddpg" else EPSILON_COLOURS[budget.rsplit("-", 1)[-1]]
+        colour = METHOD_COLOURS["silent"] if method == "silent" else EPSILON_COLOURS[budget.rsplit("-", 1)[-1]]
         if len(scores):
             rows.append((catalogue.label(method, budget), colour, scores))
     return rows
@@ -204,8 +204,8 @@ def improvements(results: Results) -> list[tuple[str, str, stats.Estimate]]:
     tasks, found = catalogue.tasks_of(results), []
     for budget in ("free", "step-1", "step-0.1", "episode-1", "episode-0.1"):
         mine = catalogue.normalised(results, tasks, "dpmac", budget)
-        for other in ("tarmac", "i2c", "maddpg"):
-            theirs = catalogue.normalised(results, tasks, other, "free" if other == "maddpg" else budget)
+        for other in ("tarmac", "i2c", "silent"):
+            theirs = catalogue.normalised(results, tasks, other, "free" if other == "silent" else budget)
             if mine and theirs:
                 found.append((budget, other, stats.probability_of_improvement(mine, theirs)))
     return found

@@ -25,7 +25,7 @@ Spread = Literal["deviation", "interval"]
 
 INK = "#2a2a2e"
 """Stands for the colour of text; no series has it."""
-METHOD_COLOURS = {"dpmac": "#3a86d8", "tarmac": "#e07b39", "i2c": "#4ca64c", "maddpg": "#8c8c96"}
+METHOD_COLOURS = {"dpmac": "#3a86d8", "tarmac": "#e07b39", "i2c": "#4ca64c", "silent": "#8c8c96"}
 EPSILON_COLOURS = {
     "free": "#3a86d8",
     "10": "#2bb3c0",

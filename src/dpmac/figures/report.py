@@ -341,7 +341,7 @@ def headline(results: Results) -> str:
     """What the page is about, in a sentence."""
     runs = results.runs.values()
     steps = {int(record.steps[-1]) for record in runs}
-    updates = {record.config.learning.updates / record.config.learning.episodes for record in runs}
+    updates = {record.updates_per_episode for record in runs}
     seconds = sum(item["seconds"] for item in results.slices)
     parts = (
         f"{len(results.runs)} runs on {', '.join(TASKS[task] for task in catalogue.tasks_of(results))}",

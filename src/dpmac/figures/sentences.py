@@ -47,7 +47,7 @@ class Claim:
     """Whether the sentence speaks of most cases rather than of all."""
 
 
-MADDPG = Series("maddpg")
+MADDPG = Series("silent")
 
 
 def dpmac(budget: str = "free", at: str = "") -> Series:

@@ -5,8 +5,10 @@ and those of the others from the replay; its gradient reaches agent i's actor an
 the senders of the others. Axes inside an update: (time, agent, episode, feature), as the recurrent layer wants them.
 """
 
+import dataclasses
+import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,17 +16,19 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
+from dpmac.agents.channel import Level, draw_levels, levels, straight_through
 from dpmac.agents.layers import Critic, fill
-from dpmac.agents.team import Chance, Team
-from dpmac.config import Learning, require
-from dpmac.config import Networks as Sizes
+from dpmac.agents.protocol import Protocol
+from dpmac.agents.team import Chance, Team, pick
+from dpmac.config import positive, require, whole
 from dpmac.learner import replay
+from dpmac.learner.base import Clock, Learner, Rollout
 from dpmac.learner.replay import Episode, Ring
+from dpmac.tasks import abilities
 
 
-class Networks(NamedTuple):
-    """What is learned, and the slow copies that it learns from."""
+class LearnerNetworks(NamedTuple):
+    """What is learned, and the Polyak averages that it learns from."""
 
     team: Team
     critics: Critic
@@ -39,30 +43,171 @@ class Optimisers(NamedTuple):
     critics: Any
 
 
-def optimiser(learning: Learning) -> Any:
-    """Adam on gradients clipped to a norm; one for each agent's actor with protocol, one for each critic."""
-    return optax.chain(optax.clip_by_global_norm(learning.gradient_norm), optax.adam(learning.learning_rate))
+class State(NamedTuple):
+    """Everything that MADDPG learns with."""
+
+    networks: LearnerNetworks
+    optimisers: Optimisers
+    ring: Ring
 
 
-def init(key: Array, team: Team, observation_size: int, sizes: Sizes, learning: Learning):
-    """Networks and optimiser states around a fresh team."""
-    require(
-        not ((sizes.recurrent_critic or sizes.clock) and team.members.protocol.needs_values),
-        f"{type(team.members.protocol).__name__} needs the values of single actions, which critics with a memory or a "
-        "clock do not give",
-    )
-    inputs = team.agents * (observation_size + team.actions)
-    critic = Critic(inputs, sizes.hidden, sizes.recurrent_critic, team.horizon if sizes.clock else 0)
-    critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
-    start = jax.vmap(optimiser(learning).init)
-    return Networks(team, critics, team, critics), Optimisers(start(team), start(critics))
+@dataclasses.dataclass(frozen=True)
+class Maddpg(Learner):
+    """MADDPG; the paper's and the released settings by default."""
 
+    updates_per_episode: float = 0.25
+    """The update ratio: updates of all agents for each fresh episode. The paper's is 1."""
+    batch: int = 0
+    """Episodes in a minibatch; 0: the paper's for the task, 128, and 256 on pp."""
+    buffer: int = 10_000
+    """Episodes that the replay holds."""
+    discount: float = 0.99
+    learning_rate: float = 7e-4
+    decay: float = 0.0
+    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
+    tau: float = 0.005
+    """τ of the Polyak averages: the share of the online networks that enters the targets at each update."""
+    standardise: bool = True
+    """Whether critics learn rewards of mean 0 and deviation 1 over the replay, which keeps the order of policies."""
+    gradient_norm: float = 1.0
+    """Gradients of each agent are clipped to this norm."""
+    logit_penalty: float = 1e-3
+    """Weight of the mean squared logit in the actor's loss, which keeps the policy from freezing."""
+    explore_start: float = 1.0
+    """Probability of a random action at the start."""
+    explore_end: float = 0.05
+    """Probability of a random action after `explore_steps`."""
+    explore_steps: int = 50_000
+    """Environment steps over which that probability falls in a straight line."""
+    bootstrap_horizon: bool = False
+    """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state (as released).
+    """
+    recurrent_critic: bool = False
+    """Whether critics have a recurrent layer."""
+    clock: bool = False
+    """Whether critics are told the time, without which the value of a state in a finite episode cannot be known."""
 
-def minibatch(ring: Ring, key: Array, count: int) -> Episode:
-    """Episodes drawn from the ring, their axes turned from (episode, time, agent, …) to (time, agent, episode, …)."""
-    batch = replay.sample(ring, key, count)
-    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), batch._replace(chance=None))
-    return turned._replace(chance=batch.chance)
+    gives_values: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(whole(self.batch, 0), f"batch must be a whole number from 1, or 0, not {self.batch}")
+        require(whole(self.buffer, 1), f"buffer must be a whole number from 1, not {self.buffer}")
+        for name in ("learning_rate", "gradient_norm"):
+            value = getattr(self, name)
+            require(positive(value), f"{name} must be a finite number above 0, not {value}")
+        for name in ("discount", "tau", "explore_start", "explore_end", "decay"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
+        require(self.logit_penalty >= 0, f"logit_penalty must be at least 0, not {self.logit_penalty}")
+        require(self.explore_steps >= 0, f"explore_steps must be at least 0, not {self.explore_steps}")
+
+    def check(self, protocol: type[Protocol], play: Rollout) -> None:
+        require(
+            not ((self.recurrent_critic or self.clock) and protocol.needs_values),
+            f"{protocol.__name__} needs the values of single actions, which critics with a hidden state or a clock do "
+            "not give",
+        )
+        require(
+            self.buffer >= play.episodes,
+            f"buffer ({self.buffer}) must hold the episodes of one iteration ({play.episodes})",
+        )
+        updates = self.updates_per_episode * play.episodes
+        require(
+            1 <= updates < math.inf and updates == round(updates),
+            f"updates-per-episode x episodes must be a whole number from 1, not {updates:g}",
+        )
+
+    def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
+        task = play.task
+        inputs = team.agents * (task.observation_size + team.actions)
+        critic = Critic(inputs, team.width, self.recurrent_critic, team.horizon if self.clock else 0)
+        critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
+        start = jax.vmap(self.optimiser.init)
+        quiet = levels(team.channel.spec, (0.0,) * team.agents)
+        one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, quiet, k).episode, 0), key)
+        # A run that collects fewer episodes than the buffer holds needs no more slots than that.
+        slots = min(self.buffer, total)
+        networks = LearnerNetworks(team, critics, team, critics)
+        return State(networks, Optimisers(start(team), start(critics)), replay.empty(slots, one))
+
+    def iterate(
+        self, state: State, play: Rollout, noise: Level, clock: Clock, key: Array
+    ) -> tuple[State, dict[str, Array]]:
+        """Add fresh episodes to the replay and update all agents from minibatches of it."""
+        episode_key, update_key = jax.random.split(key)
+        fresh = play(state.networks.team, noise, episode_key, self.exploration(clock))
+        ring = replay.add(state.ring, fresh.episode)
+        scale = self.rate_scale(clock)
+
+        def learn(carry: tuple[LearnerNetworks, Optimisers], k: Array):
+            networks, optimisers, report = update(self, *carry, ring, k, noise, self.batch_size(play), scale)
+            return (networks, optimisers), report
+
+        carry = (state.networks, state.optimisers)
+        if self.updates(play) == 1:
+            carry, report = learn(carry, update_key)
+        else:
+            carry, report = jax.lax.scan(learn, carry, jax.random.split(update_key, self.updates(play)))
+            report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
+        return State(*carry, ring), report
+
+    def team(self, state: State) -> Team:
+        return state.networks.team
+
+    @property
+    def optimiser(self) -> Any:
+        """Adam on gradients clipped to a norm; one for each agent's actor with protocol, one for each critic."""
+        return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(self.learning_rate))
+
+    def exploration(self, clock: Clock) -> Array:
+        """Probability of a random action."""
+        share = jnp.clip(clock.steps / max(self.explore_steps, 1), 0.0, 1.0)
+        return self.explore_start + share * (self.explore_end - self.explore_start)
+
+    def rate_scale(self, clock: Clock) -> Array:
+        """Share of the learning rate that applies now."""
+        if self.decay == 0:
+            return jnp.ones(())
+        return jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0)
+
+    def batch_size(self, play: Rollout) -> int:
+        return self.batch or abilities(play.task).paper_batch
+
+    def updates(self, play: Rollout) -> int:
+        return round(self.updates_per_episode * play.episodes)
+
+    def operations(self, state: State) -> float:
+        """Matrix products: forward of target team and critics, forward and backward of both, and the actors' gradient
+        through the critics."""
+
+        def weights(tree: Any) -> int:
+            return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if len(leaf.shape) == 3)
+
+        return (
+            2.0 * (4 * weights(state.networks.team) + 6 * weights(state.networks.critics)) / state.networks.team.agents
+        )
+
+    def parts(self, state: State, play: Rollout, noise: Level) -> dict[str, Any]:
+        networks, key = state.networks, jax.random.key(0)
+        count = self.batch_size(play)
+        ring = state.ring._replace(added=jnp.asarray(count))
+        batch, one = replay.by_time(replay.sample(ring, key, count)), pick(noise, 0)
+        gumbel = jnp.zeros((*batch.actions.shape, networks.team.actions))
+
+        def draws() -> Chance:
+            return networks.team.draw(key, count)
+
+        def actor() -> Any:
+            given = (batch, draws(), gumbel, one, self.logit_penalty)
+            return jax.grad(actor_loss, has_aux=True)(networks.team, networks.critics, *given)
+
+        return {
+            "episodes": lambda: play(networks.team, noise, key, 0.1).episode,
+            "draws": draws,
+            "target": lambda: targets(self, networks, batch, draws(), one),
+            "critic": lambda: jax.grad(critic_loss)(networks.critics, batch, batch.rewards, networks.team.actions),
+            "actor": actor,
+        }
 
 
 def standardised(batch: Episode, ring: Ring) -> Episode:
@@ -94,16 +239,16 @@ def values(critics: Critic, observations: Array, actions: Array, recorded: Array
     return jax.vmap(lambda critic, x, past: critic(x, past), out_axes=1)(critics, joint(actions), past)
 
 
-def targets(networks: Networks, batch: Episode, chance: Chance, level: Level, learning: Learning) -> Array:
+def targets(learner: Maddpg, networks: LearnerNetworks, batch: Episode, chance: Chance, level: Level) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
-    observations = batch.observations[:-1] if learning.terminal_horizon else batch.observations
+    observations = batch.observations if learner.bootstrap_horizon else batch.observations[:-1]
     logits = networks.target_team.unroll(observations, batch.actions, chance, level)
     greedy = jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
     recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions[: len(greedy) - 1], logits.shape[-1]))
     following = values(networks.target_critics, observations, greedy, recorded)[1:]
-    if learning.terminal_horizon:
+    if not learner.bootstrap_horizon:
         following = jnp.concatenate([following, jnp.zeros_like(batch.rewards[:1])])
-    return batch.rewards + learning.discount * following
+    return batch.rewards + learner.discount * following
 
 
 def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) -> Array:
@@ -130,70 +275,48 @@ def actor_loss(
 
 
 def update(
-    networks: Networks,
+    learner: Maddpg,
+    networks: LearnerNetworks,
     optimisers: Optimisers,
     ring: Ring,
     key: Array,
     table: Level,
-    learning: Learning,
-    pace: Array | float = 1.0,
-) -> tuple[Networks, Optimisers, dict[str, Array]]:
-    """One update of all agents from a minibatch of episodes, and what to report of it.
+    count: int,
+    rate_scale: Array | float = 1.0,
+) -> tuple[LearnerNetworks, Optimisers, dict[str, Array]]:
+    """One update of all agents from a minibatch of so many episodes, and what to report of it.
 
-    Each episode's noise level is drawn from a table (row, agent), as it was when it was played; the pace scales the
-    learning rate.
+    Each episode's noise level is drawn from a table (row, agent), as it was when it was played.
     """
     batch_key, gumbel_key, auxiliary_key = jax.random.split(key, 3)
-    team, step = networks.team, jax.vmap(optimiser(learning).update)
-    batch = minibatch(ring, batch_key, learning.batch)
-    if learning.standardise:
+    team, step = networks.team, jax.vmap(learner.optimiser.update)
+    batch = replay.by_time(replay.sample(ring, batch_key, count))
+    if learner.standardise:
         batch = standardised(batch, ring)
     keys = jax.random.wrap_key_data(batch.chance)
     chance, level = jax.vmap(team.chance)(keys), draw_levels(table, keys)
-    target = targets(networks, batch, chance, level, learning)
+    target = targets(learner, networks, batch, chance, level)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
-    critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: pace * x, change))
+    critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: rate_scale * x, change))
     gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
-        loss, logits = actor_loss(team, critics, batch, chance, gumbel, level, learning.logit_penalty)
+        loss, logits = actor_loss(team, critics, batch, chance, gumbel, level, learner.logit_penalty)
         extra, report = team.members.protocol.auxiliary(
             team.members, batch, logits, partial(values, critics), auxiliary_key
         )
         return loss + extra, report
 
     (actor, report), gradient = jax.value_and_grad(team_loss, has_aux=True)(team)
-    change, team_state = step(gradient, optimisers.team, team)
-    team = eqx.apply_updates(team, jax.tree.map(lambda x: pace * x, change))
+    change, team_state = step(team.tied(gradient), optimisers.team, team)
+    team = eqx.apply_updates(team, jax.tree.map(lambda x: rate_scale * x, change))
 
-    def follow(slow: Any, fast: Any) -> Any:
-        return jax.tree.map(lambda old, new: old + learning.target_rate * (new - old), slow, fast)
+    def polyak(average: Any, online: Any) -> Any:
+        return jax.tree.map(lambda old, new: old + learner.tau * (new - old), average, online)
 
-    networks = Networks(team, critics, follow(networks.target_team, team), follow(networks.target_critics, critics))
+    networks = LearnerNetworks(
+        team, critics, polyak(networks.target_team, team), polyak(networks.target_critics, critics)
+    )
     report |= {"critic_loss": loss / team.agents, "actor_loss": actor / team.agents}
     return networks, Optimisers(team_state, critic_state), report
-
-
-def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
-    """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
-    one_hot = jax.nn.one_hot(episode.actions, team.actions)
-    observations = episode.observations[:-1]
-    chance = team.chance(jax.random.wrap_key_data(episode.chance))
-    read = jnp.zeros((len(observations), team.agents, team.width))
-    if team.members.protocol.sequential:
-        read = jax.vmap(team.read)(team.replay_stepwise(observations, episode.actions, chance, level))
-    sender = jax.tree.map(lambda x: x[0], chance.sender)
-    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, read, sender)
-    clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
-    norm = jnp.linalg.norm(raw, axis=-1)
-    signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
-    noise = jnp.mean(team.channel.size * level.amount**2)
-    extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
-        team.members, observations, one_hot, read
-    )
-    return {
-        "message_norm": jnp.mean(norm),
-        "share_clipped": jnp.mean(norm > team.channel.spec.clip_norm),
-        "signal_to_noise": jnp.where(noise > 0, signal / jnp.maximum(noise, 1e-12), jnp.inf),
-    } | {name: jnp.mean(value) for name, value in extra.items()}

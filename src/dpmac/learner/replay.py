@@ -25,6 +25,13 @@ class Episode(NamedTuple):
     """(…, 2) uint32, the data of the key of `Team.chance`."""
 
 
+def by_time(episodes: Episode) -> Episode:
+    """Episodes with their axes turned from (episode, time, agent, …) to (time, agent, episode, …), as `Team.unroll`
+    takes them; the keys of their noise draws stay (episode, …)."""
+    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), episodes._replace(chance=None))
+    return turned._replace(chance=episodes.chance)
+
+
 class Ring(NamedTuple):
     """Episodes (slot, …) and how many were ever added."""
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.channel import Level, draw_levels
+from dpmac.agents.channel import Level, clip_to_norm, draw_levels
 from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, each_episode
@@ -86,3 +86,27 @@ def play(
 def returns(episode: Episode) -> Array:
     """Return (…) of episodes: rewards summed over time, averaged over agents (a team's reward is each agent's)."""
     return jnp.mean(jnp.sum(episode.rewards, axis=-2), axis=-1)
+
+
+def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
+    """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
+    one_hot = jax.nn.one_hot(episode.actions, team.actions)
+    observations = episode.observations[:-1]
+    chance = team.chance(jax.random.wrap_key_data(episode.chance))
+    read = jnp.zeros((len(observations), team.agents, team.width))
+    if team.members.protocol.sequential:
+        read = jax.vmap(team.read)(team.replay_stepwise(observations, episode.actions, chance, level))
+    sender = jax.tree.map(lambda x: x[0], chance.sender)
+    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, read, sender)
+    clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
+    norm = jnp.linalg.norm(raw, axis=-1)
+    signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
+    noise = jnp.mean(team.channel.size * level.amount**2)
+    extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
+        team.members, observations, one_hot, read
+    )
+    return {
+        "message_norm": jnp.mean(norm),
+        "share_clipped": jnp.mean(norm > team.channel.spec.clip_norm),
+        "signal_to_noise": jnp.where(noise > 0, signal / jnp.maximum(noise, 1e-12), jnp.inf),
+    } | {name: jnp.mean(value) for name, value in extra.items()}

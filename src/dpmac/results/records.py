@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.config import BadInput, RunConfig, dumps, from_json, require, to_json
+from dpmac.config import RENAMED_METHODS, BadInput, RunConfig, dumps, require, run_config, to_json
 from dpmac.results import store
 
 FORMAT = "dpmac-results-1"
@@ -42,6 +42,11 @@ class Record(NamedTuple):
     @property
     def seed(self) -> int:
         return self.config.seeds[0]
+
+    @property
+    def updates_per_episode(self) -> float:
+        """The update ratio; NaN for a learner that has none."""
+        return float(self.config.learner_options.get("updates_per_episode", float("nan")))
 
     @property
     def noise(self) -> float:
@@ -107,6 +112,7 @@ def read_run(folder: Path) -> Record:
 def sound(where: Path, name: str, *parts: Any) -> Record:
     """A record of these parts; bad input unless what everybody reads is there."""
     record = Record(name, *parts)
+    record = record._replace(name=renamed(name, record.config))
     objects = (record.privacy, record.reference, record.final)
     whole = all(isinstance(part, dict) for part in objects) and isinstance(
         record.final.get("return_mean"), (int, float)
@@ -125,7 +131,8 @@ def read(folder: Path) -> Results:
         slices += [item for item in packed.slices if item not in slices]
     for path in sorted((folder / "runs").glob("*")) if (folder / "runs").is_dir() else []:
         if not path.name.startswith(".") and finished(path):
-            runs[path.name] = read_run(path)
+            record = read_run(path)
+            runs[record.name] = record
     if (folder / "slices.json").exists():
         slices += [item for item in store.read_json(folder / "slices.json") if item not in slices]
     return Results(runs, slices)
@@ -163,7 +170,8 @@ def unpack(path: Path) -> Results:
         require(len(text) <= LARGEST, f"{path} is too large for a file of results")
         data = json.loads(text)
         require(isinstance(data, Mapping) and data.get("format") == FORMAT, f"{path} is not a file of results")
-        return Results({name: unpacked(path, name, item) for name, item in data["runs"].items()}, data["slices"])
+        found = [unpacked(path, name, item) for name, item in data["runs"].items()]
+        return Results({record.name: record for record in found}, data["slices"])
     except BadInput:
         raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
@@ -175,7 +183,7 @@ def unpacked(path: Path, name: str, item: Mapping[str, Any]) -> Record:
     return sound(
         path,
         name,
-        from_json(RunConfig, item["config"]),
+        run_config(item["config"]),
         item["privacy"],
         item["reference"],
         np.array(item["steps"]),
@@ -183,3 +191,15 @@ def unpacked(path: Path, name: str, item: Mapping[str, Any]) -> Record:
         item["final"],
         item["episodes"],
     )
+
+
+def renamed(name: str, config: RunConfig) -> str:
+    """The name of a run or population; version 0.1 called the silent method by its learner's name.
+
+    >>> renamed("ccn-maddpg-free-seed-0", RunConfig("ccn", "silent"))
+    'ccn-silent-free-seed-0'
+    """
+    for old, new in RENAMED_METHODS.items():
+        if config.method == new and name.startswith(f"{config.task}-{old}"):
+            return name.replace(f"-{old}", f"-{new}", 1)
+    return name

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpmac.config import BadInput, RunConfig, dumps, from_json, require, to_json
+from dpmac.config import BadInput, RunConfig, dumps, require, run_config
 
 ASIDE = ".*.aside"
 """Files that `write_aside` has not renamed yet."""
@@ -82,9 +82,14 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"{path} is damaged: {error}") from None
 
 
-def digest(config: RunConfig) -> str:
-    """A short name for a configuration; checkpoints carry it."""
+def digest(config: Any) -> str:
+    """A short name for a configuration."""
     return hashlib.blake2b(dumps(config).encode(), digest_size=16).hexdigest()
+
+
+def mark(folder: Path) -> str:
+    """The digest of a run's configuration as it is written, whichever version wrote it; checkpoints carry it."""
+    return digest(read_json(folder / "config.json"))
 
 
 def create(folder: Path, config: RunConfig, privacy: Any, reference: Any) -> None:
@@ -102,24 +107,9 @@ def load_config(folder: Path) -> RunConfig:
     path = folder / "config.json"
     data = read_json(path)
     try:
-        return from_json(RunConfig, data)
+        return run_config(data)
     except BadInput as error:
         raise BadInput(f"{path}: {error}; it is damaged, or of another version of dpmac") from None
-
-
-def lacking(folder: Path) -> list[str]:
-    """Fields of a configuration that a run's config.json does not name, for they are younger than it."""
-
-    def names(known: Any, written: Any, path: str) -> list[str]:
-        if isinstance(known, dict) and isinstance(written, dict):
-            return [
-                name
-                for key, value in known.items()
-                for name in ([f"{path}{key}"] if key not in written else names(value, written[key], f"{path}{key}."))
-            ]
-        return []
-
-    return names(to_json(load_config(folder)), read_json(folder / "config.json"), "")
 
 
 @contextlib.contextmanager

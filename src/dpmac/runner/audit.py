@@ -19,7 +19,8 @@ from dpmac.agents.channel import Level, Mechanism, clip_to_norm
 from dpmac.agents.team import Team
 from dpmac.config import Channel, Release, require
 from dpmac.privacy import Bound, Check
-from dpmac.runner import population, train
+from dpmac.runner import train
+from dpmac.runner.noise import noise_levels
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
@@ -219,7 +220,7 @@ def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[d
     require(protocol.find(loaded.config.method).speaks, f"method {loaded.config.method} sends nothing to audit")
     horizon, agents, spec = loaded.program.task.horizon, loaded.program.task.agents, loaded.config.channel
     require(spec.rounds == 1, f"audits follow one exchange a step, not {spec.rounds} rounds")
-    noise = [population.noise_levels(run.budget, spec, agents, horizon) for run in loaded.runs]
+    noise = [noise_levels(run.budget, spec, agents, horizon) for run in loaded.runs]
     audited = sum(amount > 0 for amounts in noise for amount in amounts)
     require(audited > 0, "no agent of this run has a finite budget, so there is no claim to audit")
     each = privacy.family_confidence(audited, confidence)
@@ -227,7 +228,7 @@ def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[d
     for index, run in enumerate(loaded.runs):
         if not any(noise[index]):
             continue
-        team, level = jax.tree.map(lambda leaf, i=index: leaf[i], (loaded.networks.team, loaded.level))
+        team, level = loaded.one(index)
         checks = white_box(loaded.program, team, level, noise[index], max(8, min(episodes // 50, 200)), seed)
         failed = privacy.failures(checks, privacy.family_confidence(len(loaded.runs), confidence))
         for agent, amount in enumerate(noise[index]):

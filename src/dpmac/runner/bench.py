@@ -1,6 +1,5 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
-import math
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -12,11 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpmac.agents.team import pick
 from dpmac.config import RunConfig
-from dpmac.learner import maddpg
-from dpmac.learner.rollout import rollout
-from dpmac.runner import population, train
+from dpmac.runner import devices, noise, population, train
 from dpmac.runner.train import Program
 
 MATRIX = 4096
@@ -49,18 +45,11 @@ def matrix_rate() -> float:
 
 
 def operations(program: Program) -> float:
-    """Floating-point operations of the matrix products that one update of one run cannot do without.
-
-    Forward of target team and critics, forward and backward of both, and the actors' way through the critics.
-    """
-    states = jax.eval_shape(partial(train.init, program), jax.random.key(0))
-    networks, task = states.networks, program.task
-
-    def weights(tree: Any) -> int:
-        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree) if len(leaf.shape) == 3)
-
-    rows = program.learning.batch * task.horizon
-    return 2.0 * rows * (4 * weights(networks.team) + 6 * weights(networks.critics))
+    """Floating-point operations of the matrix products that one update of one run cannot do without, as its learner
+    counts them."""
+    state = jax.eval_shape(partial(train.init, program), jax.random.key(0))
+    rows = program.learner.batch_size(program.rollout) * program.task.horizon * program.task.agents
+    return rows * program.learner.operations(state.learner)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -81,10 +70,10 @@ def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
         return lowered.compile(), time.perf_counter() - begun
 
     traced = []
-    with ThreadPoolExecutor(population.half_of_the_cores()) as pool:
+    with ThreadPoolExecutor(devices.half_of_the_cores()) as pool:
         for config in configs:
             program, runs = population.check(config), population.runs_of(config)
-            tables = population.tables_of(config, program, runs, 1.0)
+            tables = noise.tables_of(config, program, [run.budget for run in runs], 1.0)
             shapes = jax.eval_shape(partial(population.start, program), population.keys_of(runs))
             lowered = advance.lower(program, shapes, tables, jnp.asarray(1))
             traced.append((config, program, tables, pool.submit(compiled, lowered)))
@@ -108,7 +97,7 @@ def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list
             clock = time.perf_counter()
             states[index] = item.advance(states[index], item.tables, jnp.asarray(iterations))
             jax.block_until_ready(states[index])
-            updates = iterations * item.program.learning.updates
+            updates = iterations * item.program.learner.updates(item.program.rollout)
             seconds[index].append((time.perf_counter() - clock) / updates)
     return [median(each) for each in seconds]
 
@@ -116,38 +105,19 @@ def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list
 def breakdown(config: RunConfig, repeats: int) -> dict[str, float]:
     """Seconds of the parts of an iteration, each compiled by itself: they share less than the whole does."""
     program, runs = population.check(config), population.runs_of(config)
-    learning, states = program.learning, population.start(program, population.keys_of(runs))
-    states = jax.vmap(lambda s: s._replace(ring=s.ring._replace(added=jnp.asarray(learning.batch))))(states)
-    tables = population.tables_of(config, program, runs, 1.0)
+    states = population.start(program, population.keys_of(runs))
+    tables = noise.tables_of(config, program, [run.budget for run in runs], 1.0)
 
-    def batch(state: train.RunState) -> Any:
-        return maddpg.minibatch(state.ring, state.key, learning.batch)
+    def parts(state: train.RunState, table: Any) -> dict[str, Callable[[], Any]]:
+        return program.learner.parts(state.learner, program.rollout, table)
 
-    def episodes(state: train.RunState, table: Any) -> Any:
-        return rollout(program.task, state.networks.team, table, state.key, learning.episodes, 0.1).episode
+    def median_of(name: str) -> float:
+        part = jax.jit(jax.vmap(lambda state, table: parts(state, table)[name]()))
+        timed(lambda: part(states, tables))
+        return median(timed(lambda: part(states, tables)) for _ in range(repeats))
 
-    def chance(state: train.RunState, table: Any) -> Any:
-        return state.networks.team.draw(state.key, learning.batch)
-
-    def target(state: train.RunState, table: Any) -> Any:
-        return maddpg.targets(state.networks, batch(state), chance(state, table), pick(table, 0), learning)
-
-    def critic(state: train.RunState, table: Any) -> Any:
-        sampled, networks = batch(state), state.networks
-        return jax.grad(maddpg.critic_loss)(networks.critics, sampled, sampled.rewards, networks.team.actions)
-
-    def actor(state: train.RunState, table: Any) -> Any:
-        sampled, networks = batch(state), state.networks
-        gumbel = jnp.zeros((*sampled.actions.shape, networks.team.actions))
-        given = (sampled, chance(state, table), gumbel, pick(table, 0), learning.logit_penalty)
-        return jax.grad(maddpg.actor_loss, has_aux=True)(networks.team, networks.critics, *given)
-
-    found = {}
-    for part in (episodes, chance, target, critic, actor):
-        compiled = jax.jit(jax.vmap(part))
-        timed(lambda: compiled(states, tables))  # noqa: B023 - called at once
-        found[part.__name__] = median(timed(lambda: compiled(states, tables)) for _ in range(repeats))  # noqa: B023
-    return found
+    one = jax.tree.map(lambda leaf: leaf[0], (states, tables))
+    return {name: median_of(name) for name in parts(*one)}
 
 
 def peak_bytes() -> int:

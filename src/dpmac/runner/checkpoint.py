@@ -18,6 +18,14 @@ import safetensors.numpy
 from dpmac.config import BadInput, dumps, require
 from dpmac.results import store
 
+FORMAT = 2
+"""Of what a checkpoint holds; version 0.1 wrote none."""
+
+
+def current(place: dict[str, Any]) -> bool:
+    """Whether a checkpoint was written in this format."""
+    return place.get("format") == FORMAT
+
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
     """Named arrays of a tree; typed keys become their data."""
@@ -59,7 +67,7 @@ def save(folder: Path, name: str, tree: Any, place: dict[str, Any]) -> None:
     data = safetensors.numpy.save(flatten(tree))
     tensors = folder / f"{name}-{digest(data)}.safetensors"
     store.write_aside(tensors, data)
-    place = {"digest": digest(data), **place}
+    place = {"format": FORMAT, "digest": digest(data), **place}
     store.write_json(folder / f"{name}.json", {**place, "seal": digest(dumps(place).encode())})
     for old in (*folder.glob(f"{name}-*.safetensors"), *folder.glob(f".{name}*.aside")):
         if old != tensors:
@@ -75,19 +83,15 @@ def place_of(folder: Path, name: str, config_digest: str) -> dict[str, Any] | No
     seal = place.pop("seal", None) if isinstance(place, dict) else None
     require(seal == digest(dumps(place).encode()), f"{path} is truncated or altered")
     if place["config"] != config_digest:
-        raise BadInput(f"{path} belongs to another configuration{younger(folder.parent)}")
+        raise BadInput(f"{path} belongs to another configuration")
     return place
 
 
-def younger(run: Path) -> str:
-    """Why a run that nobody touched does not fit: this version knows options that were not there when it was begun."""
-    names = store.lacking(run) if (run / "config.json").exists() else []
-    told = f" than this version makes of config.json, which lacks {', '.join(names)}"
-    return f"{told}; go on with the version of dpmac that began the run, or train anew" if names else ""
+def load(folder: Path, name: str, like: Any, place: dict[str, Any], within: str | None = None) -> Any:
+    """The tree of a checkpoint at its `place_of`, of the shape of `like`; a damaged one is refused.
 
-
-def load(folder: Path, name: str, like: Any, place: dict[str, Any]) -> Any:
-    """The tree of a checkpoint at its `place_of`, of the shape of `like`; a damaged one is refused."""
+    within: where in a larger tree it stands, of which the rest is then left out.
+    """
     sound = isinstance(place["digest"], str) and re.fullmatch("[0-9a-f]{32}", place["digest"]) is not None
     require(sound, f"{folder / name}.json names no digest; nothing beside it is read")
     path = folder / f"{name}-{place['digest']}.safetensors"
@@ -97,6 +101,10 @@ def load(folder: Path, name: str, like: Any, place: dict[str, Any]) -> Any:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
     require(digest(data) == place["digest"], f"{path} is truncated or altered")
     try:
-        return unflatten(like, safetensors.numpy.load(data), str(path))
+        arrays = safetensors.numpy.load(data)
+        if within is not None:
+            wanted = {f"{within}{jax.tree_util.keystr(where)}" for where, _ in jax.tree.leaves_with_path(like)}
+            arrays = {key.removeprefix(within): value for key, value in arrays.items() if key in wanted}
+        return unflatten(like, arrays, str(path))
     except safetensors.SafetensorError as error:
         raise BadInput(f"{path} is damaged: {error}") from None

@@ -27,6 +27,7 @@ from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import Ledger
 from dpmac.results import store
 from dpmac.runner import population
+from dpmac.runner.noise import noise_levels
 from dpmac.runner.train import Program
 from dpmac.runner.voice import Entropy, Voice
 
@@ -249,9 +250,9 @@ def load(
     folder = Path(folder)
     loaded = population.load(folder)
     index, agents = population.member(loaded, epsilon, seed), loaded.program.task.agents
-    team, level = jax.tree.map(lambda leaf: leaf[index], (loaded.networks.team, loaded.level))
+    team, level = loaded.one(index)
     budget, spec = loaded.runs[index].budget, team.channel.spec
-    noise = population.noise_levels(budget, spec, agents, loaded.program.task.horizon)
+    noise = noise_levels(budget, spec, agents, loaded.program.task.horizon)
     path = folder / "ledger.json"
     if limit is None:
         limit = [float(value) for value in store.read_json(path)["epsilon"]] if path.exists() else math.inf

@@ -23,7 +23,7 @@ from dpmac.agents.layers import Linear, fill
 from dpmac.agents.team import Team
 from dpmac.config import Release, require
 from dpmac.learner.rollout import rollout
-from dpmac.runner import population
+from dpmac.runner.noise import noise_levels
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
@@ -192,9 +192,9 @@ def eavesdrop(
     each = privacy.family_confidence(len(loaded.runs) * task.agents, confidence)
     found = []
     for index, run in enumerate(loaded.runs):
-        team, level = jax.tree.map(lambda leaf, i=index: leaf[i], (loaded.networks.team, loaded.level))
+        team, level = loaded.one(index)
         heard = jax.device_get(overhear(loaded.program, team, level, jax.random.key(seed), episodes, step))
-        noise = population.noise_levels(run.budget, config.channel, task.agents, task.horizon)
+        noise = noise_levels(run.budget, config.channel, task.agents, task.horizon)
         entries = [
             {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step}
             | judged(answer, Release(config.channel, noise[agent], task.horizon), run.budget, agent, step, each)

@@ -119,7 +119,7 @@ def save(
         private = (run.label for run in loaded.runs if run.budget.private)
         epsilon = next(private, loaded.runs[0].label)
     index = population.member(loaded, epsilon, seed)
-    team, level = jax.tree.map(lambda leaf: leaf[index], (loaded.networks.team, loaded.level))
+    team, level = loaded.one(index)
     key = jax.random.fold_in(jax.random.key(train.EVALUATION_SEED), episode)
     speaks = protocol.find(loaded.config.method).speaks
     free = "no messages" if not speaks else "RAW messages, no noise"

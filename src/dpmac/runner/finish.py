@@ -20,7 +20,7 @@ from dpmac.config import Budget, dumps
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.results import store
 from dpmac.results.store import Metric
-from dpmac.runner import checkpoint, population, train
+from dpmac.runner import checkpoint, noise, population, train
 from dpmac.runner.information import information
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
@@ -101,10 +101,10 @@ def budgets_to_score(loaded: Loaded) -> list[Budget]:
 
 def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarray:
     """Returns (run, episode) of all teams on common starts at the noise of one budget, so many teams at a time."""
-    level = population.level_of(loaded.config, loaded.program, budget)
+    level = noise.level_of(loaded.config, loaded.program, budget)
     parts = []
     for first in range(0, len(loaded.runs), size):
-        team = jax.tree.map(lambda x, i=first: x[i : i + size], loaded.networks.team)
+        team = jax.tree.map(lambda x, i=first: x[i : i + size], loaded.teams)
         count = len(loaded.runs[first : first + size])
         same = jax.tree.map(lambda x, n=count: jnp.stack([x] * n), level)
         parts.append(np.asarray(population.scores(loaded.program, team, same, episodes)))
@@ -126,14 +126,14 @@ def finish(
     size = population.recorded_size(folder)
     found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
     watched = watch_all(loaded, size)
-    weights, rows = jax.device_get(loaded.networks), store.read_metrics(folder)
+    weights, rows = jax.device_get(population.Kept(loaded.teams)), store.read_metrics(folder)
     place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
         home = out / names[run.budget, run.seed]
         if home.exists():
             continue
         aside = write_run(folder, home, loaded, index, [r for r in rows if (r.budget, r.seed) == (run.label, run.seed)])
-        mark = store.digest(store.load_config(aside))
+        mark = store.mark(aside)
         own = jax.tree.map(lambda x, i=index: x[i : i + 1], weights)
         checkpoint.save(aside / "checkpoints", "group-0", own, {"config": mark, **place})
         mine = jax.tree.map(lambda x, i=index: x[i], watched)
@@ -159,7 +159,7 @@ def watch_all(loaded: Loaded, size: int) -> Watched:
     """`watch` for all runs, so many at a time, on the host."""
     parts = []
     for first in range(0, len(loaded.runs), size):
-        some = jax.tree.map(lambda x, i=first: x[i : i + size], (loaded.networks.team, loaded.level))
+        some = jax.tree.map(lambda x, i=first: x[i : i + size], (loaded.teams, loaded.level))
         parts.append(jax.device_get(watch(loaded.program, *some)))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 

@@ -74,7 +74,7 @@ def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None
         return [None] * len(loaded.runs)
     key, found = jax.random.key(train.EVALUATION_SEED), []
     for index in range(len(loaded.runs)):
-        team, level = jax.tree.map(lambda leaf, i=index: leaf[i], (loaded.networks.team, loaded.level))
+        team, level = loaded.one(index)
         never = level._replace(threshold=jnp.zeros_like(level.threshold))
         on, off = (jax.device_get(played(loaded.program, team, now, key, episodes)) for now in (level, never))
         knowing = [agent for agent in range(team.agents) if np.ptp(off["secrets"][:, agent])]

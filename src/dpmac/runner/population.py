@@ -4,12 +4,9 @@ The Python loop is out here, over evaluations: progress, metrics, checkpoints an
 from compiled code. A population that does not fit in memory is split into groups, which are trained one after another.
 """
 
-import dataclasses
-import math
-import os
 import time
-from collections.abc import Generator, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dpmac import privacy, tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level, levels
+from dpmac.agents.channel import Level
 from dpmac.agents.team import Team
 from dpmac.config import BadInput, Budget, RunConfig, require, whole
+from dpmac.learner.rollout import returns
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
+from dpmac.runner.devices import side_by_side, spread
+from dpmac.runner.noise import levels_of, tables_of
 from dpmac.runner.train import Program, RunState
 
 REFERENCE_EPISODES = 1024
@@ -39,6 +38,12 @@ class Run(NamedTuple):
     label: str
     budget: Budget
     seed: int
+
+
+class Kept(NamedTuple):
+    """What is kept of a finished run, which needs nothing that only learning needs."""
+
+    team: Team
 
 
 class Progress(NamedTuple):
@@ -73,50 +78,6 @@ def check(config: RunConfig) -> Program:
     return program
 
 
-def towards(budget: Budget, start: float, share: float) -> Budget:
-    """A budget on the way, geometrically, from an ε that is looser down to this one."""
-
-    def now(epsilon: float) -> float:
-        return epsilon if math.isinf(epsilon) else max(start, epsilon) ** (1 - share) * epsilon**share
-
-    return dataclasses.replace(budget, epsilon=tuple(map(now, budget.epsilon)))
-
-
-def training_budgets(config: RunConfig, budget: Budget, share: float) -> list[Budget]:
-    """Budgets that training draws from after this share of the run: one, or several where levels are mixed."""
-    if config.anneal_from == 0:
-        return [budget]
-    if config.mix > 1:
-        return [towards(budget, config.anneal_from, row / (config.mix - 1)) for row in range(config.mix)]
-    return [towards(budget, config.anneal_from, min(1.0, share / config.anneal_share))]
-
-
-@cache
-def noise_levels(budget: Budget, channel: Any, agents: int, horizon: int) -> tuple[float, ...]:
-    return privacy.noise_levels(budget, channel, agents, horizon)
-
-
-def stack(levels: Iterable[Level]) -> Level:
-    return jax.tree.map(lambda *x: jnp.stack(x), *levels)
-
-
-def level_of(config: RunConfig, program: Program, budget: Budget) -> Level:
-    """Noise levels (agent,) of a budget."""
-    task, channel = program.task, protocol.channel_of(config.method, config.channel)
-    return levels(channel, noise_levels(budget, channel, task.agents, task.horizon))
-
-
-def levels_of(config: RunConfig, program: Program, runs: list[Run]) -> Level:
-    """Noise levels (run, agent) of the budgets."""
-    return stack(level_of(config, program, run.budget) for run in runs)
-
-
-def tables_of(config: RunConfig, program: Program, runs: list[Run], share: float) -> Level:
-    """Noise levels (run, row, agent) that training draws from after this share of the run."""
-    budgets = [training_budgets(config, run.budget, share) for run in runs]
-    return stack(stack(level_of(config, program, budget) for budget in rows) for rows in budgets)
-
-
 def statement(config: RunConfig, program: Program) -> dict[str, Any]:
     """What privacy.json says."""
     task, channel = program.task, protocol.channel_of(config.method, config.channel)
@@ -130,7 +91,7 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
         if speaks
         else "nothing is sent",
         "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
-        "length": getattr(task, "length", "every episode has the same number of steps and messages"),
+        "length": tasks.abilities(task).length,
         "observers": dict(task.observers),
         "claims": claims,
     }
@@ -138,55 +99,16 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
 
 def create(folder: Path, config: RunConfig) -> Program:
     """Check a configuration and start its folder."""
+    config = train.complete(config)
     program = check(config)
     reference = tasks.reference_returns(program.task, jax.random.key(train.EVALUATION_SEED), REFERENCE_EPISODES)
     store.create(folder, config, statement(config, program), {"unit": program.task.reward_unit, "returns": reference})
     return program
 
 
-# Memory and devices ---------------------------------------------------------------------------------------------------
-
-
-def bytes_per_run(program: Program) -> int:
-    """An estimate of what one run occupies: its state exactly, and what an update keeps for its gradient."""
-    state = jax.eval_shape(partial(train.init, program), jax.random.key(0))
-    exact = sum(math.prod(leaf.shape) * max(leaf.dtype.itemsize, 1) for leaf in jax.tree.leaves(state))
-    learning, task = program.learning, program.task
-    rows = learning.batch * (task.horizon + 1) * task.agents
-    return exact + rows * 16 * program.networks.hidden * 4
-
-
-def available_bytes() -> int:
-    """Memory that training may use on each device."""
-    stats = jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return int(0.9 * stats["bytes_limit"])
-    return int(0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-
-def half_of_the_cores() -> int:
-    """How many programs to compile side by side: each compiler uses more than one thread."""
-    return max(1, (os.cpu_count() or 2) // 2)
-
-
-def side_by_side(program: Program, runs: int, most: int) -> int:
-    """How many runs to train at once: at most so many (0: what fits in memory), in groups of about the same size."""
-    fit = max(1, available_bytes() // bytes_per_run(program)) * jax.local_device_count()
-    return math.ceil(runs / math.ceil(runs / min(most or fit, fit, runs)))
-
-
 def groups_of(runs: list[Run], size: int) -> list[list[Run]]:
     """Runs in groups of this size, the last one perhaps smaller."""
     return [runs[first : first + size] for first in range(0, len(runs), size)]
-
-
-def spread(tree: Any) -> Any:
-    """Put the runs' axis across all local devices, if there are several and it divides."""
-    devices = jax.local_devices()
-    runs = jax.tree.leaves(tree)[0].shape[0]
-    if len(devices) == 1 or runs % len(devices):
-        return tree
-    return jax.device_put(tree, NamedSharding(Mesh(np.array(devices), ("run",)), PartitionSpec("run")))
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -209,7 +131,7 @@ def advance(
 @partial(jax.jit, static_argnums=(0, 3))
 def scores(program: Program, teams: Team, level: Level, episodes: int) -> Array:
     """Returns (run, episode) of greedy episodes on the common starts."""
-    return jax.vmap(lambda team, lev: train.evaluate(program, team, lev, episodes))(teams, level)
+    return jax.vmap(lambda team, lev: returns(train.evaluate(program, team, lev, episodes)))(teams, level)
 
 
 def keys_of(runs: list[Run]) -> Array:
@@ -219,7 +141,7 @@ def keys_of(runs: list[Run]) -> Array:
 
 def evaluations_of(program: Program) -> list[int]:
     """Iterations after which a run is evaluated."""
-    count = min(program.learning.evaluations, program.iterations)
+    count = min(program.training.evaluations, program.iterations)
     return [round(program.iterations * (index + 1) / count) for index in range(count)]
 
 
@@ -229,7 +151,7 @@ def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) 
     Closing the iterator saves the state; so does its end.
     """
     config = store.load_config(folder)
-    program, mark = check(config), store.digest(config)
+    program, mark = check(config), store.mark(folder)
     with store.locked(folder):
         runs = runs_of(config)
         if not recorded_size(folder):
@@ -267,6 +189,10 @@ def train_group(
         return
     shapes = jax.eval_shape(partial(start, program), keys_of(runs))
     done = 0
+    require(
+        place is None or checkpoint.current(place),
+        f"{folder} was begun by version 0.1 of dpmac and is unfinished: go on with that version, or train it again",
+    )
     if place is None:
         states = start(program, keys_of(runs))
     else:
@@ -277,20 +203,21 @@ def train_group(
     known = [row for row in store.read_metrics(folder) if (row.budget, row.seed) not in mine or row.step <= reached]
     store.rewind_metrics(folder, known)
     states = spread(states)
-    level = spread(levels_of(config, program, runs))
-    tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
+    budgets = [run.budget for run in runs]
+    level = spread(levels_of(config, program, budgets))
+    tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
     saved, begun = done, time.monotonic()
 
     def save(evaluations: int, states: RunState) -> None:
         finished = evaluations == len(points) - 1
-        tree = states.networks if finished else states  # a finished run needs neither replay nor optimisers
+        tree = Kept(program.learner.team(states.learner)) if finished else states
         checkpoint.save(home, name, tree, {"config": mark, "evaluations": evaluations, "finished": finished})
 
     try:
         while done < len(points) - 1:
             clock = time.monotonic()
             if config.anneal_from > 0:  # else they stay as they are, and the device need not wait for them
-                tables = spread(tables_of(config, program, runs, points[done] / points[-1]))
+                tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
             after, report = advance(program, states, tables, level, jnp.asarray(points[done + 1] - points[done]))
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
             store.append_metrics(folder, rows)
@@ -300,7 +227,7 @@ def train_group(
                 save(done, states)
                 saved, begun = done, time.monotonic()
             seconds = time.monotonic() - clock
-            yield Progress(rows[0].step, program.learning.steps, index, len(groups), rows, seconds)
+            yield Progress(rows[0].step, program.steps, index, len(groups), rows, seconds)
     except GeneratorExit:
         # Any other exception may come between two states, and then the last checkpoint stands.
         if saved < done:
@@ -327,34 +254,44 @@ class Loaded(NamedTuple):
     config: RunConfig
     program: Program
     runs: list[Run]
-    networks: Any
+    teams: Team
     """(run, …) of all runs, in their order."""
     level: Level
     """(run, agent) of the budgets."""
     step: int
     """Environment steps that the least trained of the runs has made."""
 
+    def one(self, index: int) -> tuple[Team, Level]:
+        """The team of one run and the noise scales of its budget."""
+        return jax.tree.map(lambda leaf: leaf[index], (self.teams, self.level))
+
 
 def load(folder: Path) -> Loaded:
-    """The networks of all runs of a folder, finished or not."""
+    """The teams of all runs of a folder, finished or not."""
     config = store.load_config(folder)
-    program, mark, runs = check(config), store.digest(config), runs_of(config)
-    home = folder / "checkpoints"
-    size = recorded_size(folder)
+    program, mark, runs = check(config), store.mark(folder), runs_of(config)
+    home, size, points = folder / "checkpoints", recorded_size(folder), [0, *evaluations_of(program)]
     require(size > 0, f"{folder} has no checkpoint yet; resume it first")
     parts, steps = [], []
     for index, group in enumerate(groups_of(runs, size)):
         place = checkpoint.place_of(home, f"group-{index}", mark)
         require(place is not None, f"{folder}: runs of group {index} have no checkpoint yet; resume it first")
         assert place is not None
-        shapes = jax.eval_shape(partial(start, program), keys_of(group))
-        like = shapes.networks if place["finished"] else shapes
-        tree = checkpoint.load(home, f"group-{index}", like, place)
-        parts.append(tree if place["finished"] else tree.networks)
-        points = [0, *evaluations_of(program)]
+        parts.append(load_teams(program, home, f"group-{index}", place, group))
         steps.append(points[place["evaluations"]] * program.steps_per_iteration)
-    networks = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    return Loaded(config, program, runs, networks, levels_of(config, program, runs), min(steps))
+    teams = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    return Loaded(config, program, runs, teams, levels_of(config, program, [run.budget for run in runs]), min(steps))
+
+
+def load_teams(program: Program, home: Path, name: str, place: dict[str, Any], runs: list[Run]) -> Team:
+    """Teams (run, …) of a checkpoint, whichever version wrote it."""
+    shapes = jax.eval_shape(partial(start, program), keys_of(runs))
+    teams = Kept(jax.eval_shape(jax.vmap(program.learner.team), shapes.learner))
+    if not checkpoint.current(place):  # version 0.1 kept all networks under one name
+        return checkpoint.load(home, name, teams, place, within="" if place["finished"] else ".networks").team
+    if place["finished"]:
+        return checkpoint.load(home, name, teams, place).team
+    return jax.vmap(program.learner.team)(checkpoint.load(home, name, shapes, place).learner)
 
 
 def member(loaded: Loaded, epsilon: str | None, seed: int | None) -> int:

@@ -26,12 +26,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
 
 from dpmac import __version__, experiments
 from dpmac.config import Budget, RunConfig, require, to_json
 from dpmac.results import records, store
-from dpmac.runner import finish, population
+from dpmac.runner import devices, finish, noise, population, train
 from dpmac.runner.population import Progress
 from dpmac.runner.train import Program
 
@@ -50,9 +49,9 @@ class Job(NamedTuple):
     @property
     def work(self) -> float:
         """Rows that its updates go through, which is about what training costs."""
-        learning, program = self.config.learning, Program.of(self.config)
-        rows = learning.batch * (program.task.horizon + 1) * program.task.agents
-        return len(self.names) * program.iterations * learning.updates * rows
+        program = Program.of(self.config)
+        updates = program.iterations * program.learner.updates(program.rollout)
+        return len(self.names) * updates * devices.rows_of(program)
 
 
 class Status(NamedTuple):
@@ -92,6 +91,7 @@ def plan(out: Path, wanted: Mapping[str, RunConfig]) -> list[Job]:
     done = records.read(out).runs if out.exists() else {}
     begun, fresh = [], []
     for name, config in wanted.items():
+        config = train.complete(config)
         for found in (record for key, record in done.items() if key in experiments.run_names(name, config).values()):
             check_same(out, found.config, config)
         missing = {key: run for key, run in experiments.run_names(name, config).items() if run not in done}
@@ -155,12 +155,14 @@ def prepare(job: Job, options: Options) -> float:
     clock = time.monotonic()
     with TRACING:
         program, runs = population.check(job.config), population.runs_of(job.config)
-        size = population.recorded_size(job.folder) or population.side_by_side(program, len(runs), options.most_at_once)
+        size = population.recorded_size(job.folder) or devices.side_by_side(program, len(runs), options.most_at_once)
         lowered = []
         for part in {len(group): group for group in population.groups_of(runs, size)}.values():
-            keys, level = population.keys_of(part), population.spread(population.levels_of(job.config, program, part))
-            states = spread_shapes(jax.eval_shape(partial(population.start, program), keys), level.amount.sharding)
-            tables = population.spread(population.tables_of(job.config, program, part, 0.0))
+            keys, budgets = population.keys_of(part), [run.budget for run in part]
+            level = devices.spread(noise.levels_of(job.config, program, budgets))
+            shapes = jax.eval_shape(partial(population.start, program), keys)
+            states = devices.spread_shapes(shapes, level.amount.sharding)
+            tables = devices.spread(noise.tables_of(job.config, program, budgets, 0.0))
             lowered.append(population.start.lower(program, keys))
             lowered.append(population.advance.lower(program, states, tables, level, jnp.asarray(1)))
     if not (job.folder / "config.json").exists():
@@ -170,20 +172,13 @@ def prepare(job: Job, options: Options) -> float:
     return time.monotonic() - clock
 
 
-def spread_shapes(shapes: Any, place: Any) -> Any:
-    """Shapes of what lies across devices as `population.spread` puts it; as they are where there is one device."""
-    if not isinstance(place, NamedSharding):
-        return shapes
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place, weak_type=x.weak_type), shapes)
-
-
 def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None, None]:
     """Do the jobs, with a `Status` after each evaluation; ends early, everything saved, when the time is up.
 
     Whoever plans and works holds `store.locked(out)` from before the one to after the other.
     """
     began = time.monotonic()
-    compilers = options.compilers or population.half_of_the_cores()
+    compilers = options.compilers or devices.half_of_the_cores()
     (out / "runs").mkdir(parents=True, exist_ok=True)
     total = sum(job.work for job in jobs)
     done, endings, pieces = 0.0, [], None

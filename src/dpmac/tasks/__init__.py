@@ -2,32 +2,32 @@
 
 from dpmac.tasks.base import (
     REGISTRY,
+    Abilities,
     Body,
     Scene,
     State,
     Task,
+    abilities,
     each_episode,
     find,
     make,
     names,
-    options,
     register,
-    settings,
 )
 from dpmac.tasks.references import reference_returns
 
 __all__ = [
     "REGISTRY",
+    "Abilities",
     "Body",
     "Scene",
     "State",
     "Task",
+    "abilities",
     "each_episode",
     "find",
     "make",
     "names",
-    "options",
     "reference_returns",
     "register",
-    "settings",
 ]

@@ -6,14 +6,13 @@ one episode; `vmap` makes many.
 
 import dataclasses
 import math
-import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 
 from dpmac import plugins
-from dpmac.config import BadInput, require
+from dpmac.config import require
 
 State = Any
 """A `NamedTuple` of arrays; each task has its own."""
@@ -71,15 +70,38 @@ class Task(Protocol):
         """The next state and rewards (agent,) for actions (agent,); what chance a task needs is a key in its state."""
         ...
 
-    def scripted(self, state: State) -> jax.Array:
-        """Actions (agent,) of a reference policy that knows the secrets."""
-        ...
-
     def secrets(self, state: State) -> dict[str, jax.Array]:
         """Named facts (agent, …) that agent i observes and its messages may reveal."""
         ...
 
     def scene(self, state: State) -> Scene: ...
+
+
+class Abilities(NamedTuple):
+    """What a task may have beside the methods of `Task`: an attribute or a method of the same name declares it."""
+
+    scripted: Callable[[State], jax.Array] | None = None
+    """Actions (agent,) of a reference policy that knows the secrets."""
+    told: Callable[[State, jax.Array], jax.Array] | None = None
+    """What to make of a belief about the secrets (see `Telling`)."""
+    at_once: int = 0
+    """Episodes of a run that can be played side by side at most; 0: any number."""
+    reference_episodes: int = 0
+    """Episodes that the reference policies play at most; 0: any number."""
+    cautions: Callable[[], Iterable[str]] = tuple
+    """Sentences for somebody who is about to train on it."""
+    length: str = "every episode has the same number of steps and messages"
+    """What the number of messages may tell, for the privacy statement."""
+    differentiable: bool = False
+    """Whether `step` also takes weights (agent, action) on all actions instead of actions (agent,), and state and
+    rewards can be differentiated with respect to them."""
+    paper_batch: int = 128
+    """Episodes in a minibatch of the paper."""
+
+
+def abilities(task: Task) -> Abilities:
+    """What a task declares, and for the rest that it has none."""
+    return Abilities(*(getattr(task, name, default) for name, default in Abilities._field_defaults.items()))
 
 
 class Telling(Task, Protocol):
@@ -125,21 +147,16 @@ def register(name: str, task: str | type) -> None:
 
 def find(name: str) -> type:
     """The class of a task, by its name or as `package.module:Name`."""
-    entry = REGISTRY.get(name, name)
+    entry = REGISTRY.get(name)
     if isinstance(entry, type):
         return entry
-    allowed = f"allowed are {', '.join(names())}, or your own as package.module:Name or pettingzoo:package.module"
-    require(all(entry.partition(":")), f"unknown task {name!r}; {allowed}")
-    found = plugins.load("task", name, entry)
-    if not (isinstance(found, type) and dataclasses.is_dataclass(found) and hasattr(found, "reset")):
-        raise BadInput(f"{name!r} is not a task, a dataclass with the methods of dpmac.tasks.Task; {allowed}")
-    return found
+    places = {known: place for known, place in REGISTRY.items() if isinstance(place, str)}
+    wanted, also = "a dataclass with the methods of dpmac.tasks.Task", ", or pettingzoo:package.module"
+    return plugins.load("task", name, places, is_task, wanted, also)
 
 
-def options(cls: type) -> dict[str, Any]:
-    """The options of a task's class and their types."""
-    hints = typing.get_type_hints(cls)
-    return {item.name: hints[item.name] for item in dataclasses.fields(cls) if item.init}
+def is_task(found: Any) -> bool:
+    return isinstance(found, type) and dataclasses.is_dataclass(found) and hasattr(found, "reset")
 
 
 def make(name: str, **values: Any) -> Task:
@@ -154,55 +171,14 @@ def make(name: str, **values: Any) -> Task:
         from dpmac.tasks import hosted
 
         return hosted.make(name, values)  # type: ignore[return-value]  # it has no script
-    cls = find(name)
-    kinds = options(cls)
-    for option in values:
-        require(option in kinds, f"task {name} has no option {option!r}; allowed are {', '.join(kinds)}")
-    return cls(**{option: read(f"{name}: {option}", value, kinds[option]) for option, value in values.items()})
+    return plugins.build("task", name, find(name), values)
 
 
 def each_episode(task: Task, play: Callable[..., Any], *given: Any) -> Any:
     """What `play` makes of each episode of these arrays (episode, …): all side by side, or as many as a task allows."""
-    if at_once := getattr(task, "at_once", 0):
+    if at_once := abilities(task).at_once:
         return jax.lax.map(lambda one: play(*one), given, batch_size=at_once)
     return jax.vmap(play)(*given)
-
-
-def settings(pairs: Iterable[str]) -> dict[str, str]:
-    """Options from KEY=VALUE pairs.
-
-    >>> settings(["agents=4", "convention=mpe2"])
-    {'agents': '4', 'convention': 'mpe2'}
-    """
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        require(bool(key and equals and value), f"an option is written KEY=VALUE, not {pair!r}")
-        found[key] = value
-    return found
-
-
-def read(what: str, value: Any, kind: Any) -> Any:
-    """A value of this type from one that may be text."""
-    if typing.get_origin(kind) is Literal:
-        allowed = typing.get_args(kind)
-        require(value in allowed, f"{what} must be one of {', '.join(map(str, allowed))}, not {value!r}")
-        return value
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    try:
-        if kind is float and not isinstance(value, bool):
-            return float(value)
-        if kind is int and not isinstance(value, bool) and float(value) == int(value):
-            return int(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    require(isinstance(kind, type) and kind not in (bool, int, float), f"{what} must be {article(kind)}, not {value!r}")
-    return value
-
-
-def article(kind: type) -> str:
-    return {bool: "true or false", int: "a whole number", float: "a number or inf"}[kind]
 
 
 def check_count(what: str, value: int, least: int, most: int) -> None:

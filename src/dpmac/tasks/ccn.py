@@ -37,6 +37,7 @@ class CCN:
     horizon: int = 25
 
     name: ClassVar[str] = "ccn"
+    differentiable: ClassVar[bool] = True
     agents: ClassVar[int] = 2
     symbols: ClassVar[int] = LANDMARKS
     actions: ClassVar[int] = particles.ACTIONS

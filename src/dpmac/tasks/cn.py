@@ -36,6 +36,7 @@ class CN:
     horizon: int = 25
 
     name: ClassVar[str] = "cn"
+    differentiable: ClassVar[bool] = True
     actions: ClassVar[int] = particles.ACTIONS
     observers: ClassVar[Mapping[str, str]] = {
         "position": "The position of each agent is observed by itself, and by every agent within the view radius as a "

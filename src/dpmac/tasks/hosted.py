@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import BadInput, require, whole
-from dpmac.tasks.base import Scene, check_count, read
+from dpmac.plugins import read
+from dpmac.tasks.base import Scene, check_count
 from dpmac.tasks.environments import MOST_ACTIONS, Layout, build
 
 PREFIX = "pettingzoo:"

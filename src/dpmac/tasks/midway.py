@@ -38,6 +38,7 @@ class Midway:
     horizon: int = 25
 
     name: ClassVar[str] = "midway"
+    differentiable: ClassVar[bool] = True
     actions: ClassVar[int] = particles.ACTIONS
     reward_unit: ClassVar[str] = "team: minus the sum over agents of the squared distance to its place"
     observers: ClassVar[Mapping[str, str]] = {

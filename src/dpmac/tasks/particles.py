@@ -54,7 +54,9 @@ def at_rest(points: Points) -> Bodies:
 
 
 def push(actions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Directions (body,) and (body,) along x and y of the five actions."""
+    """Directions (body,) and (body,) along x and y of actions (body,), or of weights (body, action) on all five."""
+    if actions.ndim == 2:
+        return actions[:, 2] - actions[:, 1], actions[:, 4] - actions[:, 3]
     x = (actions == 2).astype(jnp.float32) - (actions == 1).astype(jnp.float32)
     y = (actions == 4).astype(jnp.float32) - (actions == 3).astype(jnp.float32)
     return x, y

@@ -47,6 +47,8 @@ class PP:
     horizon: int = 40
 
     name: ClassVar[str] = "pp"
+    differentiable: ClassVar[bool] = True
+    paper_batch: ClassVar[int] = 256
     actions: ClassVar[int] = particles.ACTIONS
     observers: ClassVar[Mapping[str, str]] = {
         "position": "The position of each predator is observed by itself, and by every predator within the view radius "

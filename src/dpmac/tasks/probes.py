@@ -44,6 +44,7 @@ class ProbeValue:
     horizon: int = 5
 
     name: ClassVar[str] = "probe-value"
+    differentiable: ClassVar[bool] = True
     actions: ClassVar[int] = 2
     observation_size: ClassVar[int] = 2
     reward_unit: ClassVar[str] = "team: a constant"
@@ -111,6 +112,7 @@ class SymbolProbe(ABC):
     """How many symbols there are; also the number of actions."""
     horizon: int = 5
 
+    differentiable: ClassVar[bool] = True
     agents: ClassVar[int] = 2
     fresh: ClassVar[bool] = False
     reward_unit: ClassVar[str] = "team: share of right answers"
@@ -131,7 +133,7 @@ class SymbolProbe(ABC):
         """The right answer of each agent (agent,); -1 for those who are not asked."""
 
     def share(self, right: jax.Array, asked: jax.Array) -> jax.Array:
-        """What a step pays for answers that are right (agent,)."""
+        """What a step pays for answers that are right (agent,), 1 or 0, or to this degree."""
         return jnp.sum(right) / jnp.sum(asked)
 
     @property
@@ -166,7 +168,9 @@ class SymbolProbe(ABC):
 
     def step(self, state: SymbolState, actions: jax.Array) -> tuple[SymbolState, jax.Array]:
         answers = self.answers(state)
-        share = self.share(actions == answers, answers >= 0)
+        # Weights (agent, action) are right to the degree that they are on the answer; -1 has none.
+        given = actions if actions.ndim == 2 else jax.nn.one_hot(actions, self.actions)
+        share = self.share(jnp.sum(given * jax.nn.one_hot(answers, self.actions), axis=1), answers >= 0)
         reward = jnp.where(state.time > 0, share, 0.0).astype(jnp.float32)
         key, draw_key = jax.random.split(state.key)
         symbols = self.draw(draw_key) if self.fresh else state.symbols
@@ -264,4 +268,4 @@ class ProbePartner(SymbolProbe):
         return jnp.repeat(state.previous[::2], 2)
 
     def share(self, right: jax.Array, asked: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.all(right.reshape(-1, 2), axis=1))
+        return jnp.mean(jnp.prod(right.reshape(-1, 2), axis=1))

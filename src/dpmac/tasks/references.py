@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import require
-from dpmac.tasks.base import State, Task, Telling, each_episode
+from dpmac.tasks.base import State, Task, Telling, abilities, each_episode
 
 Policy = Literal["random", "scripted"]
 
@@ -21,7 +21,8 @@ def play(task: Task, policy: Policy, key: jax.Array) -> tuple[State, jax.Array]:
     start = task.reset(reset_key)
 
     def step(state, guess):
-        state, rewards = task.step(state, guess if policy == "random" else task.scripted(state))
+        script = abilities(task).scripted
+        state, rewards = task.step(state, guess if policy == "random" or script is None else script(state))
         return state, (state, rewards)
 
     guesses = jax.random.randint(act_key, (task.horizon, task.agents), 0, task.actions)
@@ -39,15 +40,19 @@ def returns(task: Task, policy: Policy, key: jax.Array, episodes: int) -> jax.Ar
     return each_episode(task, episode, jax.random.split(key, episodes))
 
 
+def policies(task: Task) -> tuple[Policy, ...]:
+    """Reference policies that a task has; an environment from outside has no script."""
+    return ("random", "scripted") if abilities(task).scripted else ("random",)
+
+
 def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[str, tuple[float, float]]:
     """Mean and standard error of the return under each reference policy, on the same starts; in `task.reward_unit`.
 
-    An environment from outside has no script, and plays fewer episodes.
+    An environment from outside plays fewer episodes.
     """
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
-    found, episodes = {}, min(episodes, getattr(task, "reference_episodes", episodes))
-    policies: tuple[Policy, ...] = ("random", "scripted") if hasattr(task, "scripted") else ("random",)
-    for policy in policies:
+    found, episodes = {}, min(episodes, abilities(task).reference_episodes or episodes)
+    for policy in policies(task):
         sample = np.asarray(returns(task, policy, key, episodes), np.float64)
         found[policy] = (float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(episodes)))
     return found
@@ -55,7 +60,7 @@ def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[
 
 def tells(task: Task) -> TypeGuard[Telling]:
     """Whether a task says what its agents can make of what they are told (see `Telling`)."""
-    return hasattr(task, "told")
+    return abilities(task).told is not None
 
 
 @partial(jax.jit, static_argnums=(0, 3))

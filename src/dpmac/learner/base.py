@@ -1,0 +1,108 @@
+"""What a learner is, and the registry that finds one by name.
+
+A learner is a frozen dataclass, as a task is: its fields are its settings, it is hashable, and so it is static under
+`jit`. Its state is a tree of arrays that holds everything it learns with: networks, optimisers, and a buffer if it has
+one. It knows how agents communicate only through `Team`, and the task only through `Rollout`.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+from jax import Array
+
+from dpmac import plugins
+from dpmac.agents.channel import Level
+from dpmac.agents.protocol import Protocol
+from dpmac.agents.team import Team
+from dpmac.config import require
+from dpmac.learner.rollout import Trace, rollout
+from dpmac.tasks import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+    """Plays a team's episodes in a task: what a learner is given of the world."""
+
+    task: Task
+    episodes: int
+    """Played side by side in one iteration."""
+
+    def __call__(self, team: Team, noise: Level, key: Array, explore: Array | float = 0.0) -> Trace:
+        """Fresh episodes (episode, …) with sampled actions; noise scales are drawn from a table (row, agent)."""
+        return rollout(self.task, team, noise, key, self.episodes, explore)
+
+
+class Clock(NamedTuple):
+    """Where a run stands."""
+
+    steps: Array
+    """Environment steps done."""
+    total: int
+    """Environment steps of the whole run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner(ABC):
+    """Trains a team by iterations: fresh episodes, then updates. A new learner is a subclass and a line below."""
+
+    gives_values: ClassVar[bool] = False
+    """Whether it knows values of single joint actions, which some protocols need (`Protocol.needs_values`)."""
+
+    def check(self, protocol: type[Protocol], play: Rollout) -> None:
+        """Bad input where this learner cannot train this protocol in these episodes."""
+        require(
+            self.gives_values or not protocol.needs_values,
+            f"{protocol.__name__} needs values of single joint actions, which this learner does not give",
+        )
+
+    @abstractmethod
+    def init(self, key: Array, team: Team, play: Rollout, total: int) -> Any:
+        """The state around a fresh team, for a run of so many episodes in all."""
+
+    @abstractmethod
+    def iterate(
+        self, state: Any, play: Rollout, noise: Level, clock: Clock, key: Array
+    ) -> tuple[Any, dict[str, Array]]:
+        """The state after fresh episodes and the updates that follow, and scalars to report.
+
+        noise is a table (row, agent) of noise scales, from which each episode draws one row.
+        """
+
+    @abstractmethod
+    def team(self, state: Any) -> Team:
+        """The team as it acts now."""
+
+    # What planning and benchmarks ask ---------------------------------------------------------------------------------
+
+    def batch_size(self, play: Rollout) -> int:
+        """Episodes that one update goes through: by default the fresh ones."""
+        return play.episodes
+
+    def updates(self, play: Rollout) -> int:
+        """Updates of all agents in one iteration."""
+        return 1
+
+    def parts(self, state: Any, play: Rollout, noise: Level) -> dict[str, Any]:
+        """Functions without arguments that compute the parts of an iteration, to be timed one by one."""
+        return {}
+
+    def operations(self, state: Any) -> float:
+        """Floating-point operations per row (one step of one agent's episode) that an update cannot do without."""
+        return float("nan")
+
+
+BUILT_IN = {
+    "maddpg": "dpmac.learner.maddpg:Maddpg",
+}
+"""Learners by name; imported when asked for."""
+
+
+def find(name: str) -> type[Learner]:
+    """The class of a built-in learner or of `package.module:Class`."""
+    return plugins.load("learner", name, BUILT_IN, plugins.subclass_of(Learner), "a dpmac.learner.base.Learner")
+
+
+def make(name: str, options: dict[str, Any]) -> Learner:
+    """A learner with these settings; values may be text."""
+    return plugins.build("learner", name, find(name), options)

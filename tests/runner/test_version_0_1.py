@@ -1,0 +1,77 @@
+"""Runs and results of version 0.1, kept as they were written, are still read."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpmac import cli
+from dpmac.config import dumps, run_config
+from dpmac.results import records, store
+from dpmac.runner import population
+from dpmac.runner.checkpoint import digest
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture
+def run(tmp_path):
+    shutil.copytree(DATA / "run-0.1", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_finished_run_is_evaluated_to_the_same_returns(run, capsys):
+    assert cli.main(["evaluate", str(run), "--episodes", "32", "--json"]) == 0
+    found, before = json.loads(capsys.readouterr().out), json.loads((DATA / "evaluate-0.1.json").read_text())
+    assert [(row["epsilon"], row["seed"], row["step"]) for row in found] == [("inf", 0, 200), ("3", 0, 200)]
+    assert found[0]["return_mean"] == before[0]["return_mean"]  # free messages; noise is drawn in another way today
+    assert found[1]["noise"] == pytest.approx(before[1]["noise"])
+
+
+def test_the_settings_of_the_one_learner_are_its_own_now():
+    data = json.loads((DATA / "silent-0.1/config.json").read_text())
+    config = run_config(data)
+    assert (config.method, config.learner) == ("silent", "maddpg")
+    options = config.learner_options
+    assert (options["recurrent_critic"], options["updates_per_episode"], options["tau"]) == (True, 0.25, 0.005)
+    assert options["bootstrap_horizon"] is False
+    assert config.training.steps == data["learning"]["steps"]
+
+
+def test_a_silent_team_with_recurrent_critics_is_read_without_them(tmp_path):
+    shutil.copytree(DATA / "silent-0.1", tmp_path / "run")
+    loaded = population.load(tmp_path / "run")
+    assert loaded.step == 200
+    assert loaded.teams.members.actor.head.weight.shape == (1, 2, 6, 2)
+
+
+def test_resuming_a_finished_run_changes_nothing(run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert cli.main(["resume", str(run), "--quiet"]) == 0
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_unfinished_run_is_refused_with_what_to_do(run, capsys):
+    place = run / "checkpoints/group-0.json"
+    data = json.loads(place.read_text())
+    data |= {"finished": False}
+    del data["seal"]
+    place.write_text(json.dumps({**data, "seal": digest(dumps(data).encode())}))
+    assert cli.main(["resume", str(run), "--quiet"]) == 2
+    assert "begun by version 0.1 of dpmac" in capsys.readouterr().err
+
+
+def test_results_keep_their_numbers_and_get_the_names_of_today():
+    results = records.unpack(DATA / "results-0.1.json.gz")
+    assert {record.config.method for record in results.runs.values()} == {"dpmac", "silent"}
+    assert all(name == record.name for name, record in results.runs.items())
+    assert not any("maddpg" in name for name in results.runs)
+    packed = json.loads(gzip.decompress((DATA / "results-0.1.json.gz").read_bytes()))
+    returns = {run["final"]["return_mean"] for run in packed["runs"].values()}
+    assert {record.final_return for record in results.runs.values()} == returns
+
+
+def test_the_mark_of_a_configuration_is_that_of_its_own_text(run):
+    assert store.mark(run) == json.loads((run / "checkpoints/group-0.json").read_text())["config"]

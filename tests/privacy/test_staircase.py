@@ -254,6 +254,12 @@ def test_two_senders_of_separate_secrets_are_worth_the_sum():
     assert found.bound == pytest.approx(2 * float(guess.bound), abs=1e-9)
 
 
+def test_beliefs_follow_from_the_prior_and_the_column():
+    belief, mass = staircase.posteriors(np.array([[1.0, 0.5], [0.25, 1.0]]), [0.4, 0.6])
+    np.testing.assert_allclose(mass, [0.7, 0.7])
+    np.testing.assert_allclose(belief, [[4 / 7, 3 / 7], [1 / 7, 6 / 7]])
+
+
 @pytest.mark.parametrize(("secrets", "count"), [(2, 5), (3, 22)])
 def test_rays_are_counted(secrets, count):
     """Two secrets: (1, e^−ε) both ways, (1, 0) both ways, and (1, 1). Three: 6 with two steps, 6 with three, 6 with two

@@ -122,12 +122,11 @@ def joint(one: Program, senders: int) -> Program:
     require(senders >= 1, f"at least one sender, not {senders}")
     check_size(len(one.directions) ** senders)
     directions = kron([one.directions] * senders)
-    singles = np.arange(one.directions.shape[1])
-    places = np.indices((len(singles),) * senders).reshape(senders, -1)
-    basis = np.ravel_multi_index(tuple(singles[places]), (len(one.directions),) * senders)
+    secrets = one.directions.shape[1]
+    places = np.indices((secrets,) * senders).reshape(senders, -1)  # the first columns are those of the response
+    basis = np.asarray(np.ravel_multi_index(tuple(places), (len(one.directions),) * senders))
     if not one.limits:
         return Program(directions, directions.T, np.ones(directions.shape[1]), basis)
-    secrets = one.directions.shape[1]
     excess = one.rows[secrets:, : len(one.directions)].T
     mean = one.directions.mean(1, keepdims=True)
     each = [kron([excess if i == sender else mean for i in range(senders)]) for sender in range(senders)]

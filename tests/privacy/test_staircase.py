@@ -245,8 +245,9 @@ def test_senders_who_answer_each_other_stay_within_the_joint_program(delta):
         assert found.value == pytest.approx(float(found.bound), abs=1e-8)
 
 
-def test_two_senders_of_separate_secrets_are_worth_the_sum():
-    one = staircase.program(1.5, 3)
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_two_senders_of_separate_secrets_are_worth_the_sum(delta):
+    one = staircase.program(1.5, 3, delta)
     both = staircase.joint(one, 2)
     guess = staircase.solve(staircase.decision_values(one.directions, np.eye(3)), one)
     pairs = np.array([[(i == a) + (j == b) for a in range(3) for b in range(3)] for i in range(3) for j in range(3)])

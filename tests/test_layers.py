@@ -20,6 +20,7 @@ ALLOWED = {
     "results": {"config"},
     "learner": {"config", "plugins", "tasks", "agents"},
     "runner": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
+    "analysis": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results", "runner"},
     "figures": {"config", "results", "experiments", "privacy", "games"},
 }
 

@@ -1,0 +1,1 @@
+"""What finished runs and tasks show when they are looked into."""

@@ -1,0 +1,250 @@
+"""What private communication can be worth on CCN and midway: codes for scripted walkers, and a bound for everybody.
+
+Each agent's place is the middle of the landmarks that the others know; with two agents that is CCN. Messages arrive
+after the first step. Everything is exact over secrets and noise draws: symbols are enumerated and weighed, on the
+starts that evaluation uses. `docs/limits.md` has the proofs.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmac.analysis import walk
+from dpmac.config import require
+from dpmac.privacy import staircase
+from dpmac.privacy.staircase import Program
+from dpmac.runner import train
+from dpmac.tasks import particles
+from dpmac.tasks.base import Task
+from dpmac.tasks.ccn import CCN
+from dpmac.tasks.midway import Midway
+from dpmac.tasks.particles import Bodies, Convention, Points
+
+LINES = {
+    "response": "randomised response, scripted walkers",
+    "two": "two symbols, grouped by the landmarks, scripted walkers",
+    "fixed": "best fixed code, scripted walkers",
+    "shared": "best code by the landmarks, scripted walkers",
+    "public": "best code with public landmarks, scripted walkers",
+    "bound": "bound: no mechanism and no walker passes",
+}
+ROUNDS = 3
+"""How often a code is improved against itself where several senders share one."""
+CHUNK = 512
+"""Starts whose bounds are worked out at once."""
+
+
+class Scenes(NamedTuple):
+    """Everything of the starts but the secrets."""
+
+    agents: np.ndarray
+    """(episode, agent, 2)"""
+    landmarks: np.ndarray
+    """(episode, landmark, 2)"""
+    convention: Convention
+    horizon: int
+
+    @property
+    def others(self) -> int:
+        return self.agents.shape[1] - 1
+
+
+class Places(NamedTuple):
+    """Where an agent's place is, given the columns that it has received from all others."""
+
+    mean: np.ndarray
+    """(episode, columns, 2)"""
+    variance: np.ndarray
+    """(episode, columns)"""
+
+
+def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 0.0) -> dict[str, Any]:
+    """All lines over ε as plain data: mean and standard error over starts of the return, for each line and ε; and the
+    scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
+    scenes = scenes_of(task, episodes)
+    points: dict[str, list[dict[str, float]]] = {name: [] for name in LINES}
+    for epsilon in epsilons:
+        found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
+        for name, returns in found.items():
+            points[name].append({"epsilon": float(epsilon)} | summary(returns))
+    return {
+        "task": task.name,
+        "episodes": episodes,
+        "delta": delta,
+        "silence": summary(silence(scenes)),
+        "lines": {name: {"label": label, "points": points[name]} for name, label in LINES.items()},
+    }
+
+
+def summary(returns: np.ndarray) -> dict[str, float]:
+    error = returns.std(ddof=1) / np.sqrt(len(returns))
+    return {"return_mean": float(returns.mean()), "return_se": float(error)}
+
+
+def scenes_of(task: Task, episodes: int) -> Scenes:
+    """The common starts of a task, as evaluation draws them."""
+    known = (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway)
+    require(known, f"limits are known for ccn under openai's convention and for midway, not for {task}")
+    assert isinstance(task, CCN | Midway)
+    require(task.agents <= 3, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
+    require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
+    start_key, *_ = jax.random.split(jax.random.key(train.EVALUATION_SEED), 4)
+    states = jax.vmap(task.reset)(jax.random.split(start_key, episodes))
+    agents, landmarks = (np.stack([part.x, part.y], -1).astype(float) for part in (states.bodies, states.landmarks))
+    return Scenes(agents, landmarks, task.convention, task.horizon)
+
+
+# Codes for scripted walkers -------------------------------------------------------------------------------------------
+
+
+def silence(scenes: Scenes) -> np.ndarray:
+    """Returns (episode,) of scripted walkers who hear nothing."""
+    nothing = np.full((1, scenes.landmarks.shape[1]), 1.0)
+    return walked(scenes, places(scenes, nothing))[:, 0]
+
+
+def scripted(scenes: Scenes, epsilon: float) -> dict[str, np.ndarray]:
+    """Returns (episode,) of scripted walkers who believe what a code tells them, for each code; the mean over secrets
+    and noise draws."""
+    program = staircase.program(epsilon, scenes.landmarks.shape[1])
+    mass = staircase.posteriors(program.directions)[1]
+    earned = walked(scenes, places(scenes, program.directions))
+    spread = spreads(scenes, program.directions)
+    response = np.zeros(len(mass))
+    response[program.basis] = 1 / program.directions[0].sum()
+    by_landmarks = staircase.shared(spread, epsilon).weights
+    by_landmarks[:, -2] += by_landmarks[:, -1] * program.directions.min()  # all e^−ε tells as little as all 1
+    codes = {
+        "response": response,
+        "two": two_symbols(spread, program),
+        "fixed": fixed_code(earned, program, response),
+        "shared": by_landmarks[:, :-1],
+        "public": staircase.public(spread, program).weights,
+    }
+    return {name: expected(earned, weights * mass) for name, weights in codes.items()}
+
+
+def places(scenes: Scenes, directions: np.ndarray) -> Places:
+    """Mean and variance of an agent's place for all columns (direction, landmark) that the others can have sent."""
+    belief = staircase.posteriors(directions)[0]
+    mean = belief @ scenes.landmarks
+    variance = belief @ np.sum(scenes.landmarks**2, -1)[..., None]
+    variance = variance[..., 0] - np.sum(mean**2, -1)
+    sent = np.indices((len(directions),) * scenes.others).reshape(scenes.others, -1)
+    return Places(mean[:, sent].mean(1), variance[:, sent].sum(1) / scenes.others**2)
+
+
+def spreads(scenes: Scenes, directions: np.ndarray) -> np.ndarray:
+    """How far (episode, direction) a column moves the mean of a landmark, squared, times its probability.
+
+    A code by the landmarks, which all agents see, maximises it: the variance that it takes away. It knows neither where
+    the receivers stand nor how they walk.
+    """
+    belief, mass = staircase.posteriors(directions)
+    moved = belief @ scenes.landmarks - scenes.landmarks.mean(1, keepdims=True)
+    return mass * np.sum(moved**2, -1)
+
+
+def two_symbols(spread: np.ndarray, program: Program) -> np.ndarray:
+    """Weights (episode, direction) of binary randomised response on the best split of the secrets in two groups."""
+    high = program.directions == 1
+    pairs = [(i, j) for i in range(len(high)) for j in range(i) if (high[i] != high[j]).all()]
+    splits = np.zeros((len(pairs), len(high)))
+    for split, pair in zip(splits, pairs, strict=True):
+        split[list(pair)] = 1 / (1 + program.directions.min())
+    return splits[np.argmax(spread @ splits.T, axis=1)]
+
+
+def fixed_code(earned: np.ndarray, program: Program, weights: np.ndarray) -> np.ndarray:
+    """Weights (direction,) of the best code for all scenes. Where receivers hear several senders, all use it, and it is
+    improved while the others keep theirs."""
+    mass = staircase.posteriors(program.directions)[1]
+    mean, best = earned.mean(0, keepdims=True), weights
+    for _ in range(ROUNDS):
+        effective = mean.reshape(len(mass), -1) @ heard(weights * mass, mean.size // len(mass))
+        weights = staircase.fixed((mass * effective)[None], program).weights
+        best = max(best, weights, key=lambda code: expected(mean, code * mass)[0])
+    return best
+
+
+def heard(probability: np.ndarray, combinations: int) -> np.ndarray:
+    """Probabilities (combinations,) of what independent senders with one code send."""
+    found = np.ones(1)
+    while len(found) < combinations:
+        found = np.kron(found, probability)
+    return found
+
+
+def expected(earned: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Mean (episode,) of what is earned (episode, columns) when all senders use these probabilities (…, direction)."""
+    while earned.shape[1] > 1:
+        by_first = earned.reshape(len(earned), probability.shape[-1], -1)
+        earned = np.sum(by_first * probability[..., None], axis=1)
+    return earned[:, 0]
+
+
+def walked(scenes: Scenes, goal: Places) -> np.ndarray:
+    """Returns (episode, columns) of scripted walkers: to the middle of all landmarks first, then to their place."""
+    shape = (*scenes.agents.shape[:2], goal.mean.shape[1])
+    start = np.broadcast_to(scenes.agents[:, :, None], (*shape, 2)).reshape(-1, 2)
+    middle = np.broadcast_to(scenes.landmarks.mean(1)[:, None, None], (*shape, 2)).reshape(-1, 2)
+    place = np.broadcast_to(goal.mean[:, None], (*shape, 2)).reshape(-1, 2)
+    cost = np.asarray(steered(*map(jnp.asarray, (start, middle, place)), scenes.convention, scenes.horizon), float)
+    return -np.sum(cost.reshape(shape) + scenes.horizon * goal.variance[:, None], axis=1)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def steered(start: jax.Array, first: jax.Array, then: jax.Array, convention: Convention, horizon: int) -> jax.Array:
+    """Squared distances to `then`, summed over time (body,), of bodies that set out for `first` for one step."""
+    bodies = particles.at_rest(Points(start[:, 0], start[:, 1]))
+
+    def step(bodies: Bodies, time: jax.Array) -> tuple[Bodies, jax.Array]:
+        goal = jnp.where(time > 0, then, first)
+        bodies = particles.glide(bodies, particles.steer(bodies, Points(goal[:, 0], goal[:, 1])), convention)
+        return bodies, (bodies.x - then[:, 0]) ** 2 + (bodies.y - then[:, 1]) ** 2
+
+    return jnp.sum(jax.lax.scan(step, bodies, jnp.arange(horizon))[1], axis=0)
+
+
+# The bound ------------------------------------------------------------------------------------------------------------
+
+
+def bound(scenes: Scenes, epsilon: float, delta: float = 0.0) -> np.ndarray:
+    """Upper bounds (episode,) on the return of every mechanism whose transcript is (ε, δ)-DP for each sender, and of
+    every walker; the mean over secrets and noise draws.
+
+    For each receiver and each first action: the joint program of all others over the least costs of walking. The best
+    first action counts. With limits on δ, several senders take the dual of the pure program, extended.
+    """
+    parts = [
+        scenes._replace(agents=scenes.agents[i : i + CHUNK], landmarks=scenes.landmarks[i : i + CHUNK])
+        for i in range(0, len(scenes.agents), CHUNK)
+    ]
+    by_action = np.concatenate([bounds(part, epsilon, delta) for part in parts])
+    return np.sum(np.max(by_action, axis=2), axis=1)
+
+
+def bounds(scenes: Scenes, epsilon: float, delta: float) -> np.ndarray:
+    """The same (episode, agent, action) for each receiver and first action."""
+    secrets, senders = scenes.landmarks.shape[1], scenes.others
+    several = delta > 0 and senders > 1
+    one = staircase.program(epsilon, secrets, 0 if several else delta)
+    found = staircase.solve(relaxed(scenes, one.directions), staircase.joint(one, senders))
+    if not several:
+        return found.bound
+    wide = staircase.program(epsilon, secrets, delta)
+    return staircase.extend(found.dual, relaxed(scenes, wide.directions), staircase.joint(wide, senders))
+
+
+def relaxed(scenes: Scenes, directions: np.ndarray) -> np.ndarray:
+    """What the best walker can earn at most (episode, agent, action, columns) upon columns from all others, times the
+    columns' probability."""
+    goal, mass = places(scenes, directions), staircase.posteriors(directions)[1]
+    offsets = scenes.agents[:, :, None] - goal.mean[:, None]
+    cost = walk.least_cost(offsets, scenes.convention, scenes.horizon)
+    cost += scenes.horizon * goal.variance[:, None, :, None]
+    return np.moveaxis(-cost, -1, 2) * heard(mass, goal.mean.shape[1])

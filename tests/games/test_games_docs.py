@@ -64,7 +64,7 @@ def test_the_numbers_of_the_counterexample_and_of_the_potentials_are_what_the_co
     gaps = json.loads(capsys.readouterr().out)["largest_potential_gap"]
     assert gaps["corrected"] < 1e-14
     assert f"by {gaps['printed']:.3g} for the printed one" in text
-    assert f"The gap is then {gaps['corrected, others react']:.3g} " in text
+    assert f"The gap is then {gaps['corrected_reacting']:.3g} " in text
 
 
 GRID = Region(np.zeros(6), np.ones(6), lambda w: bool(np.all(2 * w == np.round(2 * w))))

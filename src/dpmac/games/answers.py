@@ -159,7 +159,7 @@ def rounds_answer(game: rounds.Rounds, savings: ArrayLike, deviations: int, seed
     gaps = {
         name: rounds.largest_gap(game, J, x0, deviations, np.random.default_rng(seed)) for name, J in potentials.items()
     }
-    gaps["corrected, others react"] = rounds.reaction_gap(game, x0)
+    gaps["corrected_reacting"] = rounds.reaction_gap(game, x0)
     return {
         "agents": [
             {
@@ -193,29 +193,26 @@ def rounds_findings(game: rounds.Rounds, x0: sums.Array, gaps: dict[str, float])
     found = [within(conclude(label, bounded), "with 0 ≤ b ≤ x ≤ x₀") for label in ASSUMPTIONS]
     letter = [conclude(label, printed) for label in ASSUMPTIONS]
     found += [within(f, "as printed, with x ∈ ℝ and no bound on b") for f in letter if f.verdict != "holds"]
-    scale = 1 + float(x0.sum()) * game.horizon
-    good, wrong, react = (
-        gaps[name] <= SAME * scale if name == "corrected" else gaps[name] > SAME * scale
-        for name in ("corrected", "printed", "corrected, others react")
-    )
+    rounding = SAME * (1 + float(x0.sum()) * game.horizon)
+    wrong, react = gaps["printed"] > rounding, gaps["corrected_reacting"] > rounding
     split = "r_k is the corrected J plus a term without agent k's savings and actions, while the others do not react"
-    found.append(finding("theorem: mpg NE", "holds" if good else "fails", f"{split}: gap {gaps['corrected']:.1g}"))
-    exists = "an equilibrium exists"
+    verdict = "holds" if gaps["corrected"] <= rounding else "fails"
+    found.append(finding("theorem: mpg NE", verdict, f"{split}: gap {gaps['corrected']:.1g}"))
     said = (
-        f"{exists}, but the printed J is no potential: a deviation changes V_i and J by amounts that differ by up to "
-        f"{gaps['printed']:.3g}; corrected, by {gaps['corrected']:.1g}"
+        "an equilibrium exists, but the printed J is no potential: a deviation changes V_i and J by amounts that "
+        f"differ by up to {gaps['printed']:.3g}; corrected, by {gaps['corrected']:.1g}"
         if wrong
-        else f"{exists}, and at these numbers the printed J is a potential"
+        else "an equilibrium exists, and at these numbers the printed J is a potential while nobody reacts to messages"
     )
-    condition = "that nobody reacts to messages is a condition of this version"
     without = (
-        f"without the appendix's condition, that nobody reacts to messages, the corrected J is no potential either: "
-        f"{gaps['corrected, others react']:.3g} where the others echo a gift"
+        "; without the appendix's condition, that nobody reacts to messages, the corrected J is no potential either: "
+        f"{gaps['corrected_reacting']:.3g} where the others echo a gift"
     )
     label = "theorem: NE Guarantee in Multiple Round Sums"
+    condition = "that nobody reacts to messages is a condition of this version"
     return [
         *found,
-        finding(label, "fails" if wrong or react else "holds", f"{said}; {without}" if react else said),
+        finding(label, "fails" if wrong or react else "holds", said + (without if react else "")),
         finding(f"{label} in appendix", "fails" if wrong else "holds", f"{said}; {condition}"),
     ]
 
@@ -231,7 +228,8 @@ def rounds_words(answer: Answer) -> str:
         share = "" if row["share_of_equilibrium"] is None else f"{row['share_of_equilibrium']:.1%}"
         lines.append(f"{name:<24} {row['mean_value']:>11.5g} {share:>15} {max(row['regret']):>15.5g}")
     lines += ["", "largest |change of V_i − change of J| over unilateral deviations:"]
-    lines += [f"  {name}: {gap:.3g}" for name, gap in answer["largest_potential_gap"].items()]
+    names = {"corrected": "corrected J", "printed": "printed J", "corrected_reacting": "corrected J, others react"}
+    lines += [f"  {names[key]}: {gap:.3g}" for key, gap in answer["largest_potential_gap"].items()]
     return "\n".join([*lines, "", f"guarantee: {answer['guarantee']}"])
 
 

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from dpmac.games import assumptions, markov
-from dpmac.games.cgp import Game, Point, Samples, sample
+from dpmac.games.cgp import PLAYERS, Game, Point, Samples, sample
 from dpmac.games.definitions import check
 from dpmac.games.equilibria import Equilibria, Walk, find, silence_price, silenced_by, walk
 from dpmac.games.potential import Cycle, closes, weights, worst_cycle
@@ -134,11 +134,11 @@ def binary_sums_theorem(game: Game, studied: Study) -> Finding:
     Its own utility takes b = V^M − V; clipped at 0, the benefit is what its definition demands.
     """
     label, found = "theorem: single round binary sums", studied.equilibria.nontrivial
-    route = f"the theorem on collaborative games, which it rests on, does not apply: {unmet(studied.conditions)}"
+    ratios = " and ".join(f"{game.C[n] / game.B[n]:g}" for n in PLAYERS)
+    route = f"the theorem that it rests on does not apply, as these are not met: {unmet(studied.conditions)}"
     if found is None:
-        r = max(game.C[n] / game.B[n] for n in (0, 1))
-        return finding(label, "fails", f"(1, 1) is the only equilibrium at these C/B, up to {r:g}; {route}")
-    return finding(label, "holds", f"{pair(found)} is an equilibrium other than (1, 1); but {route}")
+        return finding(label, "fails", f"at C/B = {ratios} (1, 1) is the only equilibrium; {route}")
+    return finding(label, "holds", f"at C/B = {ratios} {pair(found)} is an equilibrium other than (1, 1); but {route}")
 
 
 def unmet(conditions: list[Condition]) -> str:

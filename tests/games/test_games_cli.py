@@ -1,11 +1,14 @@
 """`dpmac games`: answers as JSON and text, pictures, and clear refusals."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpmac import games
 from dpmac.cli import main
+from dpmac.games.statements import STATEMENTS
 
 
 def answer(capsys, *argv):
@@ -47,13 +50,67 @@ def test_cgp_gives_the_closed_form_and_says_what_it_is(capsys):
     np.testing.assert_allclose(result["potential"]["weights"], [1, 2])
 
 
-def test_the_counterexample_is_refused_a_guarantee_in_words(capsys):
-    assert main(["games", "cgp", "--family", "counterexample", "--grid", "80"]) == 0
+def test_games_draw_nothing_themselves():
+    assert not [file for file in Path(games.__file__).parent.glob("*.py") if "matplotlib" in file.read_text()]
+
+
+def verdicts(result):
+    return [(found["label"], found["verdict"]) for found in result["statements"]]
+
+
+def test_every_answer_names_the_papers_statements_with_verdict_and_reason(capsys):
+    small = {"binary-sums": ["--rounds", "1000"], "cgp": ["--grid", "32"], "rounds": ["--deviations", "10"]}
+    for command, options in small.items():
+        result = answer(capsys, command, *options)
+        assert result["statements"]
+        for found in result["statements"]:
+            assert found["title"] == STATEMENTS[found["label"]]
+            assert found["verdict"] in ("holds", "fails", "undecided", "does not apply")
+            assert len(found["reason"]) > 10
+        assert main(["games", command, *options]) == 0
+        text = capsys.readouterr().out
+        assert all(f"[{found['label']}]" in text for found in result["statements"])
+
+
+def test_binary_sums_check_the_motivating_example(capsys):
+    result = answer(capsys, "binary-sums", "--rounds", "1000")
+    assert verdicts(result) == [
+        ("theorem: randomized response privacy", "holds"),
+        ("err_i", "holds"),
+        ("g_i^A", "holds"),
+    ]
+    assert verdicts(answer(capsys, "binary-sums", "--p", "1", "--rounds", "10"))[2] == ("g_i^A", "does not apply")
+
+
+def test_the_counterexample_refutes_the_proof_and_at_a_high_price_the_theorem(capsys):
+    for options, expected in (([], "holds"), (["--C", "10", "10"], "fails")):
+        found = dict(verdicts(answer(capsys, "cgp", "--family", "counterexample", "--grid", "80", *options)))
+        assert found["theorem: NE in CGP"] == expected
+        assert found["proof of theorem: NE in CGP"] == "fails"
+
+
+def test_a_refutation_is_an_answer_and_no_failure(capsys):
+    """Exit code 0, and the reason in words."""
+    assert main(["games", "cgp", "--family", "counterexample", "--C", "10", "10", "--grid", "80"]) == 0
     text = capsys.readouterr().out
-    assert "34 of the paper's 34 conditions hold\n" in text
-    assert "theorem:    no guarantee: every condition of the paper's theorem holds, yet" in text
-    assert "guarantee:  no guarantee: neither an exact nor a weighted potential" in text
-    assert "approximate equilibria" in text
+    assert "fails           Theorem (CGP's NE guarantee)  [theorem: NE in CGP]" in text
+    assert "all of its conditions hold, but (1, 1) is the only equilibrium: C_1 = 10 exceeds 0.125" in text
+    assert "(1, 1)  regret 0  (trivial: nobody says anything)" in text
+
+
+def test_rounds_check_the_assumptions_and_both_versions_of_the_theorem(capsys):
+    result = answer(capsys, "rounds")
+    theorem = "theorem: NE Guarantee in Multiple Round Sums"
+    expected = [*((f"asmp: {i}", "holds") for i in (1, 2, 3, 4)), ("asmp: 4", "fails"), ("theorem: mpg NE", "holds")]
+    assert verdicts(result) == [*expected, (theorem, "fails"), (f"{theorem} in appendix", "fails")]
+    free = answer(capsys, "rounds", "--beta", "0", "--horizon", "1")  # nothing printed wrongly, nobody who could react
+    assert verdicts(free)[-2:] == [(theorem, "holds"), (f"{theorem} in appendix", "holds")]
+
+
+def test_guesses_are_worth_their_error_or_their_bias(capsys):
+    for utility in ("error", "bias"):
+        result = answer(capsys, "cgp", "--family", "guesses", "--utility", utility, "--grid", "32")
+        assert [found["trivial"] for found in result["equilibria"]["found"]] == [True]
 
 
 USERS_GAME = """
@@ -77,7 +134,7 @@ def test_a_users_own_game_is_loaded_by_name(capsys, tmp_path, monkeypatch):
     assert [entry["point"] for entry in result["equilibria"]["found"]] == [[1.0, 1.0]]
     assert "b(2, 1) is nan; it must be a finite number" in refusal(capsys, "cgp", "--game", "mygames:broken")
     assert "must be a dpmac.games.cgp.Game" in refusal(capsys, "cgp", "--game", "mygames:number")
-    assert "cannot load the game 'mygames:none'" in refusal(capsys, "cgp", "--game", "mygames:none")
+    assert "game 'mygames:none' cannot be loaded" in refusal(capsys, "cgp", "--game", "mygames:none")
 
 
 def test_rounds_shows_the_equilibrium_and_both_potentials(capsys):
@@ -86,7 +143,7 @@ def test_rounds_shows_the_equilibrium_and_both_potentials(capsys):
     for agent in result["agents"]:
         assert agent["own_value"] == pytest.approx(agent["dynamic_program"])
     gaps = result["largest_potential_gap"]
-    assert gaps["mended"] < 1e-12 < 0.1 < gaps["printed"]
+    assert gaps["corrected"] < 1e-12 < 0.1 < gaps["printed"]
 
 
 @pytest.mark.parametrize("command", ["binary-sums", "cgp", "rounds"])
@@ -107,7 +164,7 @@ def test_every_command_draws_a_picture_and_prints_text_and_an_example(capsys, tm
         (["binary-sums", "--p", "1.2"], "p must lie in [0, 1]"),
         (["binary-sums", "--epsilon", "-1"], "epsilon must be at least 0"),
         (["binary-sums", "--epsilon", "1", "--p", "0.5"], "either --epsilon or --p"),
-        (["binary-sums", "--bits", "1", "0"], "--bits needs 5 bits"),
+        (["binary-sums", "--bits", "1", "0"], "one for each of 5 agents, not 2"),
         (["binary-sums", "--agents", "2", "--bits", "1", "2"], "bits must be 0 or 1"),
         (["binary-sums", "--prior", "0.5", "0.5"], "one for each of 5 agents"),
         (["binary-sums", "--rounds", "0"], "rounds must be at least 1"),
@@ -117,14 +174,18 @@ def test_every_command_draws_a_picture_and_prints_text_and_an_example(capsys, tm
         (["cgp", "--C", "nan", "1"], "C must hold two finite numbers"),
         (["cgp", "--start", "0", "2"], "start must lie in the unit square"),
         (["cgp", "--grid", "20"], "multiple of 8"),
+        (["cgp", "--grid", "16"], "at least 24"),
         (["cgp", "--tolerance", "-1"], "tolerance must be above 0"),
         (["cgp", "--family", "quadratic", "--clipped"], "--clipped goes with"),
         (["cgp", "--coupling", "1"], "--coupling goes with"),
+        (["cgp", "--utility", "bias"], "--utility goes with"),
         (["cgp", "--game", "nocolon"], "package.module:Name"),
         (["rounds", "--agents", "1"], "at least 2 agents"),
         (["rounds", "--savings", "-1"], "savings must be finite and at least 0"),
         (["rounds", "--beta", "nan"], "beta must be finite"),
         (["rounds", "--discount", "2"], "discount must lie in [0, 1]"),
+        (["rounds", "--deviations", "0"], "deviations must be at least 1"),
+        (["rounds", "--savings", "1", "2"], "one for each of 3 agents"),
         (["rounds", "--horizon", "0"], "horizon must be at least 1"),
         (["poker"], "binary-sums, cgp, rounds"),
     ],

@@ -85,44 +85,62 @@ def printed_for_the_deviator(deviator: int) -> rounds.Potential:
     return lambda game, x, b, p: ((1 - p) * b + game.alpha * x + game.beta * p[..., [deviator]]).sum(axis=-1)
 
 
-def test_the_mended_potential_passes_the_test_that_the_printed_one_fails():
+def test_the_corrected_potential_passes_the_test_that_the_printed_one_fails():
     rng = np.random.default_rng(3)
     for _ in range(20):
         game, savings = random_game(rng)
         scale = 1 + savings.sum() * game.horizon
-        assert rounds.largest_gap(game, rounds.mended_potential, savings, 50, rng) <= 1e-12 * scale
+        assert rounds.largest_gap(game, rounds.corrected_potential, savings, 50, rng) <= 1e-12 * scale
     game, savings = Rounds(alpha=0.3, beta=0.4, horizon=5), np.ones(3)
-    assert rounds.largest_gap(game, rounds.mended_potential, savings, 100, rng) <= 1e-12
+    assert rounds.largest_gap(game, rounds.corrected_potential, savings, 100, rng) <= 1e-12
     assert rounds.largest_gap(game, rounds.printed_potential, savings, 100, rng) > 0.1
     readings = [rounds.largest_gap(game, printed_for_the_deviator(i), savings, 100, rng) for i in range(3)]
     assert min(readings) > 0.1
 
 
-def test_the_mended_remainder_is_out_of_the_agents_hands():
+def test_the_corrected_remainder_is_out_of_the_agents_hands():
     game, rng = Rounds(), np.random.default_rng(4)
     x, b, p = rng.random((3, 4))
     theta = [-sum(game.alpha * x[j] + game.beta * p[j] for j in range(4) if j != k) for k in range(4)]
     rewards = game.rewards(x, b, p)
-    np.testing.assert_allclose(rewards - rounds.mended_potential(game, x, b, p), theta, atol=1e-14)
+    np.testing.assert_allclose(rewards - rounds.corrected_potential(game, x, b, p), theta, atol=1e-14)
 
 
 def test_no_potential_once_policies_react_to_messages():
-    """The other agent gives only after it has heard of a gift, so that it answers a deviation of the first one."""
-    game, savings = Rounds(alpha=0.3, beta=0.4, horizon=3), np.array([1.0, 1.0])
+    """The others give once they have heard of a gift, so a deviation of the first agent changes their part of J.
 
-    def generous(t, x, messages):
-        return (x, 0.0) if t == 0 else (0.0, 1.0)
+    Agent 1 gives at once instead of never. The other then gives in round 2: it loses α in round 3 and β in round 2,
+    which are in J and not in V₁. Its gift of 1 is in both.
+    """
+    game = Rounds(alpha=0.3, beta=0.4, horizon=3)
+    assert rounds.reaction_gap(game, [1.0, 1.0]) == pytest.approx(0.3 + 0.4)
+    assert rounds.reaction_gap(game, [1.0, 1.0, 1.0]) == pytest.approx(2 * (0.3 + 0.4))
 
-    def mean(t, x, messages):
-        return 0.0, 1.0
 
-    def echo(t, x, messages):
-        return (x, 0.0) if messages[0] > 0.5 else (0.0, 1.0)
+def test_nobody_reacts_in_a_single_round_or_to_a_gift_of_nothing():
+    assert rounds.reaction_gap(Rounds(horizon=1), [1.0, 1.0]) == pytest.approx(0, abs=1e-12)
+    assert rounds.reaction_gap(Rounds(horizon=4), [0.0, 1.0]) == pytest.approx(0, abs=1e-12)
 
-    before, after = rounds.play(game, savings, [mean, echo]), rounds.play(game, savings, [generous, echo])
-    assert rounds.potential_gap(game, rounds.mended_potential, before, after, deviator=0) > 0.1
-    before, after = rounds.play(game, savings, [mean, mean]), rounds.play(game, savings, [generous, mean])
-    assert rounds.potential_gap(game, rounds.mended_potential, before, after, deviator=0) <= 1e-12
+
+def test_the_equilibrium_stays_one_among_policies_that_react():
+    """Others play their equilibrium plans, which do not react; no policy of agent 1 that does gains anything."""
+    rng = np.random.default_rng(6)
+    for _ in range(100):
+        game, savings = random_game(rng)
+        played = rounds.equilibrium(game, savings)
+
+        def plan(i, played=played):
+            return lambda t, x, messages: (min(float(played.b[t, i]), x), float(played.p[t, i]))
+
+        weights = rng.normal(size=(2, len(savings) + 2))
+
+        def reacting(t, x, messages, weights=weights):
+            share, p = 1 / (1 + np.exp(-weights @ np.concatenate([[x, t], messages])))
+            return share * x, p
+
+        others = [plan(i) for i in range(1, len(savings))]
+        deviated = rounds.play(game, savings, [reacting, *others])
+        assert rounds.values(game, deviated)[0] <= rounds.values(game, played)[0] + 1e-12
 
 
 def test_equilibrium_play_has_no_regret_and_a_known_plan_has_the_regret_counted_by_hand():

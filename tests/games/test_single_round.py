@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from dpmac.games import GameError
+from dpmac.games import GameError, families
 from dpmac.games import binary_sums as sums
 
 
@@ -82,6 +82,63 @@ def test_simulation_agrees_with_closed_form_within_five_standard_errors():
         exact, played = sums.moments(receiver, p, q), sums.simulate(receiver, p, q, rounds, rng)
         assert np.all(np.abs(played.bias - exact.bias) <= 5 * np.sqrt(exact.variance / rounds))
         np.testing.assert_allclose(played.mse, exact.mse, rtol=0.03)
+
+
+def exact_utilities(receiver, p, q):
+    """Both utilities of each agent by summing over all bits and messages: (agent,) each."""
+    agents = len(p)
+    by_bias, by_error = np.zeros(agents), np.zeros(agents)
+    for bits in itertools.product((0, 1), repeat=agents):
+        b = np.array(bits)
+        chance = np.prod(np.where(b == 1, q, 1 - q))
+        mean, absolute = np.zeros(agents), np.zeros(agents)
+        for messages in itertools.product((0, 1), repeat=agents):
+            x = np.array(messages)
+            heard = np.prod(np.where(b == x, 1 - p / 2, p / 2))
+            error = sums.others(receiver.offset + receiver.scale * x - b)
+            mean += heard * error
+            absolute += heard * np.abs(error)
+        by_bias -= chance * np.abs(mean)
+        by_error -= chance * absolute
+    return by_bias, by_error
+
+
+def test_both_utilities_equal_enumeration_within_their_noise():
+    p, q = sums.perturbation([0.5, 1.0, 2.0]), np.array([0.3, 0.5, 0.8])
+    for receiver in sums.receivers(p, q).values():
+        found = sums.utilities(receiver, p, q, 100_000, np.random.default_rng(4))
+        bias, error = exact_utilities(receiver, p, q)
+        np.testing.assert_allclose(found.bias, bias, atol=0.02)
+        np.testing.assert_allclose(found.error, error, atol=0.02)
+        assert np.all(error <= bias + 1e-12)
+
+
+def test_the_papers_utility_is_minus_the_absolute_bias_for_given_bits():
+    p, bits = np.full(4, 0.4), np.array([1.0, 1.0, 0.0, 1.0])
+    for receiver in sums.receivers(p, 0.5).values():
+        found = sums.utilities(receiver, p, bits, 10, np.random.default_rng(5))
+        np.testing.assert_allclose(found.bias, -np.abs(sums.moments(receiver, p, bits).bias), atol=1e-14)
+
+
+def test_the_order_of_the_receivers_turns_round_with_the_utility():
+    """By bias the corrected guess is perfect at every ε and Bayes is worst; by error the corrected one is worst."""
+    for epsilon in (0.1, 1.0, 2.0):
+        p = np.full(5, sums.perturbation(epsilon))
+        exact = {name: exact_utilities(r, p, np.full(5, 0.5)) for name, r in sums.receivers(p, 0.5).items()}
+        by_bias, by_error = ({name: pair[i][0] for name, pair in exact.items()} for i in (0, 1))
+        assert by_bias["corrected"] == pytest.approx(0, abs=1e-12)
+        assert by_bias["corrected"] > by_bias["naive"] > by_bias["bayes"]
+        assert min(by_error, key=by_error.__getitem__) == "corrected"
+        assert (by_error["bayes"] > by_error["naive"]) == (epsilon < 2)
+
+
+@pytest.mark.parametrize(("utility", "which", "receiver"), [("bias", 0, "corrected"), ("error", 1, "naive")])
+def test_the_game_of_guesses_has_the_values_of_two_agents_who_guess(utility, which, receiver):
+    game = families.guesses(utility=utility)
+    for p1, p2 in ((0.0, 0.3), (0.5, 0.9), (0.99, 0.0)):
+        p = np.array([p1, p2])
+        found = exact_utilities(sums.receivers(p, 0.5)[receiver], p, np.full(2, 0.5))[which]
+        np.testing.assert_allclose([game.value_of(n, p1, p2) for n in (0, 1)], found, atol=1e-12)
 
 
 def test_a_million_rounds_take_under_a_second():

@@ -4,6 +4,7 @@ All receivers are of one form: what an agent makes of the message x_j ∈ {0, 1}
 is its own bit plus those of the others. So one closed form and one simulation serve them all.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +25,20 @@ class Receiver(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Error of each agent's guess (agent,): E[g − Σb], Var[g − Σb] and E[(g − Σb)²]."""
+    """Error of each agent's guess (agent,): E[g − Σb], Var[g − Σb] and E[(g − Σb)²], over bits and messages."""
 
     bias: Array
     variance: Array
     mse: Array
+
+
+class Utilities(NamedTuple):
+    """Mean utility of each agent's guess (agent,), by two definitions."""
+
+    bias: Array
+    """The paper's: −|E[g] − Σb|. The expectation is over messages, for given bits; the mean over bits is taken last."""
+    error: Array
+    """What one round can pay: −E|g − Σb|. It is never above the other."""
 
 
 def perturbation(epsilon: ArrayLike) -> Array:
@@ -101,8 +111,7 @@ def receivers(p: Array, prior: ArrayLike) -> dict[str, Receiver]:
 def moments(receiver: Receiver, p: Array, q: ArrayLike) -> Moments:
     """Closed form of the error where bits are independent with P(b = 1) = q; a known bit is q = 0 or q = 1."""
     q = probabilities("q", q, len(p))
-    bias_zero = receiver.offset + receiver.scale * p / 2
-    bias_one = receiver.offset + receiver.scale * (1 - p / 2) - 1
+    bias_zero, bias_one = conditional_bias(receiver, p)
     response = receiver.scale**2 * p / 2 * (1 - p / 2)  # Var[scale·x] is the same for both bits
     spread = q * (1 - q) * (bias_one - bias_zero) ** 2
     bias = others((1 - q) * bias_zero + q * bias_one)
@@ -112,18 +121,41 @@ def moments(receiver: Receiver, p: Array, q: ArrayLike) -> Moments:
 
 def simulate(receiver: Receiver, p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator) -> Moments:
     """The same by playing so many rounds, each with fresh bits and messages."""
-    q = probabilities("q", q, len(p))
-    require(rounds >= 1, f"rounds must be at least 1, not {rounds}")
     total, squares = np.zeros(len(p)), np.zeros(len(p))
-    for start in range(0, rounds, CHUNK):
-        count = min(CHUNK, rounds - start)
-        bits = rng.random((count, len(p)), dtype=np.float32) < q
-        messages = randomised_response(bits, p, rng)
+    for bits, messages in played(p, q, rounds, rng):
         error = others(receiver.offset + receiver.scale * messages - bits)
         total += error.sum(axis=0)
         squares += np.einsum("ri,ri->i", error, error)
     bias, mse = total / rounds, squares / rounds
     return Moments(bias, mse - bias**2, mse)
+
+
+def utilities(receiver: Receiver, p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator) -> Utilities:
+    """Both utilities by playing so many rounds. The bias for given bits is in closed form; only the bits are drawn."""
+    bias_zero, bias_one = conditional_bias(receiver, p)
+    bias, error = np.zeros(len(p)), np.zeros(len(p))
+    for bits, messages in played(p, q, rounds, rng):
+        bias += np.abs(others(np.where(bits, bias_one, bias_zero))).sum(axis=0)
+        error += np.abs(others(receiver.offset + receiver.scale * messages - bits)).sum(axis=0)
+    return Utilities(0.0 - bias / rounds, 0.0 - error / rounds)  # 0 rather than −0
+
+
+def conditional_bias(receiver: Receiver, p: Array) -> tuple[Array, Array]:
+    """E[y_j − b_j] of what is made of each sender's message (agent,), for b = 0 and for b = 1."""
+    zero = receiver.offset + receiver.scale * p / 2
+    one = receiver.offset + receiver.scale * (1 - p / 2) - 1
+    return zero, one
+
+
+def played(
+    p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Bits and messages (round, agent) of so many rounds, in chunks."""
+    q = probabilities("q", q, len(p))
+    require(rounds >= 1, f"rounds must be at least 1, not {rounds}")
+    for start in range(0, rounds, CHUNK):
+        bits = rng.random((min(CHUNK, rounds - start), len(p)), dtype=np.float32) < q
+        yield bits, randomised_response(bits, p, rng)
 
 
 def others(terms: Array) -> Array:

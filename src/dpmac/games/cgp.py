@@ -131,7 +131,7 @@ class Samples(NamedTuple):
 
 def sample(game: Game, cells: int = 160) -> Samples:
     """Evaluate a game at the (cells + 1)² points of a grid."""
-    require(cells >= 16 and cells % 8 == 0, f"the grid must have a multiple of 8 cells, at least 16, not {cells}")
+    require(cells >= 24 and cells % 8 == 0, f"the grid must have a multiple of 8 cells, at least 24, not {cells}")
     p = np.linspace(0.0, 1.0, cells + 1)
     points = p.tolist()  # users' functions get plain floats
     value = np.array([[[game.value_of(n, p1, p2) for p2 in points] for p1 in points] for n in PLAYERS])

@@ -1,30 +1,18 @@
-"""The paper's definitions and its theorem's condition, checked on a grid; those that fail are named, with a place.
+"""The paper's definitions and the condition of its theorem, checked on a grid; what fails is named, with a place.
 
 Derivatives are finite differences, verified: every one is taken with two steps, and their difference bounds its error.
 A grid can refute a condition; that it finds nothing is evidence, no proof.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpmac.games.cgp import PLAYERS, Array, Game, Samples
+from dpmac.games.statements import Condition
 
 ROUNDING = 1e-9
 """Differences below this, relative to the size of a function, are rounding."""
-
-Verdict = Literal["holds", "fails", "undecided"]
-
-
-class Condition(NamedTuple):
-    """One demand of the paper on the game, and whether the grid bears it out."""
-
-    of: str
-    """Which definition or theorem asks for it."""
-    name: str
-    verdict: Verdict
-    where: str = ""
-    """The worst place, unless it holds."""
 
 
 class Derivative(NamedTuple):
@@ -45,7 +33,7 @@ def check(game: Game, samples: Samples) -> list[Condition]:
 
 
 def privacy_loss(samples: Samples) -> list[Condition]:
-    of, c, p = "privacy loss", samples.loss, samples.p
+    of, c, p = "def: privacy loss function", samples.loss, samples.p
     return [
         *smooth(of, "c", c, p),
         pointwise(of, "c maps [0, 1] to [0, 1]", np.maximum(-c, c - 1), 0, p),
@@ -56,7 +44,7 @@ def privacy_loss(samples: Samples) -> list[Condition]:
 
 
 def benefit(game: Game, samples: Samples) -> list[Condition]:
-    of, p, conditions = "benefit", samples.p, []
+    of, p, conditions = "def: benefit function", samples.p, []
     for n in PLAYERS:
         alone, value, b, player = game.alone[n], samples.value[n], samples.benefit[n], f"player {n + 1}"
         without = np.where(alone >= value, np.abs(b), 0)
@@ -72,7 +60,7 @@ def benefit(game: Game, samples: Samples) -> list[Condition]:
 
 
 def value_function(game: Game, samples: Samples) -> list[Condition]:
-    of, p, conditions = "value", samples.p, []
+    of, p, conditions = "def: value function in CGP", samples.p, []
     for n in PLAYERS:
         alone, value, player = game.alone[n], samples.value[n], f"player {n + 1}"
         silent = np.full_like(value, -np.inf)  # only where somebody protects its privacy entirely
@@ -90,8 +78,8 @@ def value_function(game: Game, samples: Samples) -> list[Condition]:
 
 
 def theorem(samples: Samples) -> list[Condition]:
-    """∂^i_{p₁}V₁ = ∂^i_{p₂}V₂ for i = 1, 2: what the paper's theorem asks for (and what is not enough)."""
-    of, p = "theorem", samples.p
+    """∂^i_{p₁}V₁ = ∂^i_{p₂}V₂ for i = 1, 2, which the paper's theorem asks for; V_n is read as V_n^M."""
+    of, p = "theorem: NE in CGP", samples.p
     first = [derivative(samples.value[n], p, n) for n in PLAYERS]
     second = [curvature(samples.value[n], p, n) for n in PLAYERS]
     return [
@@ -124,9 +112,14 @@ def on_shared_points(f: Array) -> Array:
 
 def worst(excess: Array, p: Array) -> tuple[float, str]:
     """The largest entry of an array over grid points, and where it stands."""
-    index = np.unravel_index(np.argmax(excess), excess.shape)
+    index = tuple(map(int, np.unravel_index(np.argmax(excess), excess.shape)))
+    return float(excess[index]), at(index, p)
+
+
+def at(index: tuple[int, ...], p: Array) -> str:
+    """A grid point in words."""
     place = ", ".join(f"{p[i]:.4g}" for i in index)
-    return float(excess[index]), f"at p = ({place})" if excess.ndim > 1 else f"at p = {place}"
+    return f"at p = ({place})" if len(index) > 1 else f"at p = {place}"
 
 
 def pointwise(
@@ -173,11 +166,19 @@ def smooth(of: str, name: str, f: Array, p: Array) -> list[Condition]:
 
 def settles(of: str, name: str, f: Array, p: Array, order: int) -> Condition:
     """Whether the largest change of the (order − 1)-th difference quotient falls with the step, along every axis."""
+    place = rough(f, order)
+    if place is None:
+        return Condition(of, name, "holds")
+    return Condition(of, name, "fails", at(place, p))
+
+
+def rough(f: Array, order: int) -> tuple[int, ...] | None:
+    """The grid point where the (order − 1)-th difference quotient changes most, unless that falls with the step."""
     rounding = 1e-13 * max(1.0, float(np.max(np.abs(f))))
     for axis in range(f.ndim):
         fine = np.abs(np.diff(f, order, axis=axis))
         coarse = np.abs(np.diff(f[:, ::8] if axis else f[::8], order, axis=axis)) / 8 ** (order - 1)
-        largest, where = worst(fine, p)
-        if largest > 0.45 * np.max(coarse) and largest > rounding:
-            return Condition(of, name, "fails", where)
-    return Condition(of, name, "holds")
+        place = np.unravel_index(np.argmax(fine), fine.shape)
+        if fine[place] > 0.45 * np.max(coarse) and fine[place] > rounding:
+            return tuple(map(int, place))
+    return None

@@ -22,6 +22,8 @@ from dpmac.games.cgp import (
 
 REST = 1e-7
 """Best-response dynamics rest when nobody moves further than this."""
+TRIVIAL = 1e-4
+"""An approximate equilibrium within this distance of (1, 1) counts as (1, 1)."""
 CANDIDATES = 400
 """At most so many grid points are polished, those of least regret first."""
 
@@ -34,6 +36,11 @@ class Approximate(NamedTuple):
     low: Point
     high: Point
 
+    @property
+    def trivial(self) -> bool:
+        """Whether it is (1, 1), where nobody says anything, as far as a search can tell."""
+        return math.dist(self.point, (1.0, 1.0)) <= TRIVIAL
+
 
 class Equilibria(NamedTuple):
     """What is known: all of them in closed form, or approximate ones found on a grid."""
@@ -44,6 +51,12 @@ class Equilibria(NamedTuple):
     """Cells of the grid along each axis, for approximate ones."""
     tolerance: float
     """The regret up to which a point counts."""
+
+    @property
+    def nontrivial(self) -> Point | None:
+        """One that is not (1, 1), if there is any; of a segment, the end that is not."""
+        exact = [s.start if s.start != (1.0, 1.0) else s.end for s in self.exact or () if not s.trivial]
+        return next(iter([*exact, *(a.point for a in self.approximate if not a.trivial)]), None)
 
 
 def find(game: Game, samples: Samples, tolerance: float | None = None) -> Equilibria:
@@ -110,6 +123,39 @@ def gathered(found: list[tuple[Point, float]], reach: float) -> tuple[Approximat
         (a, b), (c, d) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
         result.append(Approximate(point, gain, (a, b), (c, d)))
     return tuple(sorted(result))
+
+
+def silence_price(game: Game, samples: Samples) -> Point:
+    """For each player, the C_n above which p_n = 1 is strictly its best response to everything.
+
+    It is B_n·sup (b(p) − b(1))/(c(p) − c(1)), by the own p, over the grid and in the limit p → 1. It is finite in every
+    game that meets the paper's definitions with ∂c < 0 at p = 1.
+    """
+    one, two = (float(np.max(prices(game, samples, n))) for n in PLAYERS)
+    return one, two
+
+
+def prices(game: Game, samples: Samples, n: int) -> Array:
+    """The C_n above which p_n = 1 is strictly the best response to each p_m on the grid (grid,)."""
+    b = np.moveaxis(samples.benefit[n], n, 0)  # (own p, the other's p)
+    fall, slope = samples.loss[:-1] - samples.loss[-1], np.gradient(samples.loss, samples.p, edge_order=2)[-1]
+    if np.min(fall) <= 0 or slope >= -1e-9:
+        return np.full_like(samples.p, np.inf)
+    ratios = (b[:-1] - b[-1]) / fall[:, None]
+    limits = np.gradient(b, samples.p, axis=0, edge_order=2)[-1] / slope
+    return game.B[n] * np.maximum(ratios.max(axis=0), limits)
+
+
+def silenced_by(game: Game, samples: Samples) -> int | None:
+    """A player to whom p_n = 1 is strictly best whatever the other does, and whose silence makes the other silent.
+
+    Where there is one, (1, 1) is the only equilibrium.
+    """
+    for n in PLAYERS:
+        own, others = prices(game, samples, n), prices(game, samples, 1 - n)
+        if game.C[n] > np.max(own) and game.C[1 - n] > others[-1]:
+            return n
+    return None
 
 
 class Walk(NamedTuple):

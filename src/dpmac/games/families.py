@@ -2,6 +2,8 @@
 
 import math
 import sys
+from collections.abc import Callable
+from typing import Literal
 
 from dpmac.games import require
 from dpmac.games.cgp import PLAYERS, ClosedForm, Game, Point, Segment
@@ -129,10 +131,35 @@ def linear_equilibria(r: Point, h: float) -> tuple[Segment, ...]:
     return tuple(Segment(p, p) for p in sorted(distinct))
 
 
+Utility = Literal["error", "bias"]
+"""What a guess is worth: minus its expected absolute error, or minus its absolute bias, as the paper has it."""
+
+
+def guesses(B: Point = (1.0, 1.0), C: Point = (0.2, 0.2), utility: Utility = "error") -> Game:
+    """Binary sums of two agents with fair bits as they are told, each with the best receiver for its utility.
+
+    V_n^M depends on the other's p alone: −½p for the error (of the naive guess), 0 below p = 1 for the bias (of the
+    corrected guess). V_n = −½ in either case: half a bit is the error, and the bias, of guessing ½.
+    """
+    miss = {"error": lambda p: p / 2, "bias": lambda p: 0.5 if p == 1 else 0.0}[utility]
+    value = (lambda p1, p2: -miss(p2), lambda p1, p2: -miss(p1))
+    return Game((-0.5, -0.5), value, gap, lambda p: 1 - p, B, C)
+
+
 def counterexample(B: Point = (1.0, 1.0), C: Point = (0.1, 0.1)) -> Game:
     """V₁^M = 3 − p₁ − ½p₂, V₂^M = 5 − 2p₁ − p₂, b = max(0, V^M − V)³: meets the paper's theorem, has no potential.
 
     V₁ = 2.5 and V₂ = 4.2 keep to every definition of the paper; ∂_{p₁}V₁ = ∂_{p₂}V₂ = −1 and second derivatives vanish.
+    It refutes the paper's proof for all C. It refutes the theorem itself where (1, 1) is the only equilibrium: for
+    C₁ > 0.125 and C₂ > 0, or C₁ > 0 and C₂ > 0.512, because b₁ ≤ 0.125·(1 − p₁) and b₂ ≤ 0.512·(1 − p₂).
     """
     value = (lambda p1, p2: 3 - p1 - p2 / 2, lambda p1, p2: 5 - 2 * p1 - p2)
     return Game((2.5, 4.2), value, lambda alone, value: max(0.0, value - alone) ** 3, lambda p: 1 - p, B, C)
+
+
+FAMILIES: dict[str, Callable[..., Game]] = {
+    "binary-sums": binary_sums,
+    "guesses": guesses,
+    "quadratic": quadratic,
+    "counterexample": counterexample,
+}

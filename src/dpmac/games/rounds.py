@@ -94,7 +94,7 @@ def values(game: Rounds, played: Episode) -> Array:
     return game.discounts @ game.rewards(*played)
 
 
-def mended_potential(game: Rounds, x: Array, b: Array, p: Array) -> Array:
+def corrected_potential(game: Rounds, x: Array, b: Array, p: Array) -> Array:
     """J = Σ_j [(1 − p_j)b_j + αx_j + βp_j] (…,): r_k − J = −Σ_{j≠k}(αx_j + βp_j) is out of agent k's hands."""
     return game.own(x, b, p).sum(axis=-1)
 
@@ -120,7 +120,10 @@ def random_plan(game: Rounds, saving: float, rng: np.random.Generator) -> tuple[
 def largest_gap(
     game: Rounds, potential: Potential, savings: ArrayLike, deviations: int, rng: np.random.Generator
 ) -> float:
-    """The largest `potential_gap` over random unilateral deviations between plans that do not react to messages."""
+    """The largest `potential_gap` over random unilateral deviations between plans that do not react to messages.
+
+    That policies do not react is the condition of the paper's theorem in its appendix.
+    """
     x0, worst = np.asarray(savings, float), 0.0
     for _ in range(deviations):
         b, p = (np.array(part).T for part in zip(*(random_plan(game, x, rng) for x in x0), strict=True))
@@ -130,6 +133,28 @@ def largest_gap(
         before, after = episode(game, x0, b, p), episode(game, x0, b2, p2)
         worst = max(worst, potential_gap(game, potential, before, after, deviator))
     return worst
+
+
+def reaction_gap(game: Rounds, savings: ArrayLike) -> float:
+    """`potential_gap` of the corrected J where the others react: they give once they have heard of agent 1's gift.
+
+    Agent 1 deviates from never giving to giving everything at once. The gap is 0 where nobody can react: in one round,
+    or where agent 1 has nothing.
+    """
+    x0 = np.asarray(savings, float)
+
+    def keep(t: int, x: float, messages: Array) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def give(t: int, x: float, messages: Array) -> tuple[float, float]:
+        return (x, 0.0) if t == 0 else (0.0, 1.0)
+
+    def echo(t: int, x: float, messages: Array) -> tuple[float, float]:
+        return (x, 0.0) if messages[0] > 0 else (0.0, 1.0)
+
+    others = [echo] * (len(x0) - 1)
+    before, after = play(game, x0, [keep, *others]), play(game, x0, [give, *others])
+    return potential_gap(game, corrected_potential, before, after, deviator=0)
 
 
 def when_to_give(game: Rounds, saving: float) -> When:

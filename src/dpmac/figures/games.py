@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpmac.games import binary_sums as sums
-from dpmac.games import rounds
+from dpmac.games import require, rounds
 from dpmac.games.cgp import Array, Game, best_responses
 from dpmac.games.equilibria import grid_regret
 from dpmac.games.potential import on_grid
@@ -13,6 +13,14 @@ from dpmac.games.rounds import Rounds
 from dpmac.games.study import Study
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
+
+
+def save(figure: Figure, path: str) -> None:
+    """Write a picture in the format that its name ends with."""
+    allowed = figure.canvas.get_supported_filetypes()
+    ending = path.rpartition(".")[2]
+    require(ending in allowed, f"a picture's name must end with one of {', '.join(allowed)}, not {path!r}")
+    figure.savefig(path, dpi=150)
 
 
 def error_against_epsilon(agents: int, prior: Array, played: int, seed: int) -> Figure:

@@ -255,7 +255,7 @@ def test_deployed_agents_hold_weights_and_noise_levels_alone(copy):
     before = {path.name for path in copy.rglob("*")}
     spoken(copy)
     after = {path.name for path in copy.rglob("*")} - before
-    assert after == {"ledger.json", "ledger.json.lock"}
+    assert after == {"ledger.json"}
     assert "observation" not in (copy / "ledger.json").read_text()
 
 

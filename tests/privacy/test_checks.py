@@ -154,7 +154,8 @@ def test_nonsense_is_refused_with_a_message(call):
 
 
 def test_an_episode_that_was_not_charged_is_caught(tmp_path):
-    ledger, release, released = Ledger(tmp_path / "ledger", [math.inf], 1e-4), Release(Channel(), 5.0, 25), []
+    ledger = Ledger(tmp_path / "ledger", [math.inf], 1e-4, create=True)
+    release, released = Release(Channel(), 5.0, 25), []
     for episode in range(30):
         if episode != 17:
             ledger.charge({0: release})

@@ -41,7 +41,8 @@ def deployed(folder, channel=None, epsilon=(3.0, 1.0, math.inf), seed=0, limit=m
     team, level = program.team(jax.random.key(1)), scales.level_of(config, program, budget)
     folder.mkdir(exist_ok=True)
     sources = [planted((seed, agent)) for agent in range(AGENTS)]
-    books = lambda: Ledger(folder / "ledger.json", [limit] * AGENTS, 1e-4)  # noqa: E731
+    path = folder / "ledger.json"
+    books = lambda: Ledger(path, [limit] * AGENTS, 1e-4, create=not path.exists())  # noqa: E731
     return deploy.DeployedTeam(program, team, level, noise, books, sources)
 
 
@@ -174,7 +175,7 @@ def test_charges_of_an_episode_are_what_the_claim_says(folder):
     assert team.ledger.charged(0).total() - before == task.horizon
     release = next(iter(team.ledger.charged(0)))
     assert release.noise == claims["1"][0]["noise"]
-    alone = Ledger(folder / "other.json", [math.inf], 1e-4)
+    alone = Ledger(folder / "other.json", [math.inf], 1e-4, create=True)
     alone.charge({0: release}, task.horizon)
     assert alone.spent(0) == pytest.approx(claims["1"][0]["exact_epsilon_episode"], rel=1e-6)
 

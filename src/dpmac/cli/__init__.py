@@ -20,7 +20,7 @@ COMMANDS = {
     "resume": "go on where a run stopped, to the same bits",
     "evaluate": "returns of a trained run on common starts",
     "watch": "a film of an episode with its messages",
-    "privacy": "calibrate, account, audit, eavesdrop, explain",
+    "privacy": "calibrate, account, audit, eavesdrop, explain, ledger",
     "games": "binary-sums, cgp, rounds",
     "reproduce": "train every run behind the paper's figures, in slices if asked",
     "frontier": "return against exact epsilon for every channel and schedule",

@@ -1,4 +1,4 @@
-"""`dpmac privacy calibrate | account | audit | eavesdrop | explain`."""
+"""`dpmac privacy calibrate | account | audit | eavesdrop | explain | ledger`."""
 
 import dataclasses
 import sys
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from dpmac import cli
+from dpmac.cli.ledger import ledger  # noqa: F401 (one of the commands)
 from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, check_seed, require
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ COMMANDS = {
     "audit": "a lower bound on epsilon from samples of the shipped channels",
     "eavesdrop": "how well the secrets of a trained run can be guessed from its messages",
     "explain": "what the paper would claim for a budget, and what is true",
+    "ledger": "verify: whether a ledger's chain of hashes holds, and what was spent",
 }
 
 

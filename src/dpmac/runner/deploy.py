@@ -24,8 +24,7 @@ from dpmac.agents.channel import Level, Mechanism
 from dpmac.agents.team import Member, Memory, Team
 from dpmac.config import require
 from dpmac.learner.rollout import Trace, rollout
-from dpmac.privacy import Ledger
-from dpmac.results import store
+from dpmac.privacy import Ledger, ledger
 from dpmac.runner import population
 from dpmac.runner.noise import noise_levels
 from dpmac.runner.train import Program
@@ -255,7 +254,9 @@ def load(
     noise = noise_levels(budget, spec, agents, loaded.program.task.horizon)
     path = folder / "ledger.json"
     if limit is None:
-        limit = [float(value) for value in store.read_json(path)["epsilon"]] if path.exists() else math.inf
+        limit = ledger.limits(path) if path.exists() else math.inf
     limits = [limit] * agents if isinstance(limit, (int, float)) else list(limit)
     require(len(limits) == agents, f"limit must be one number or {agents}, not {len(limits)}")
+    if not path.exists():
+        Ledger(path, limits, budget.delta, create=True)
     return DeployedTeam(loaded.program, team, level, noise, partial(Ledger, path, limits, budget.delta))

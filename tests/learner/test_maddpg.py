@@ -41,7 +41,7 @@ def parts():
 
 def inside(episodes):
     """Axes of an update: (time, agent, episode, …)."""
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(chance=None))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(chance=None, level=None))
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +129,10 @@ def test_a_critic_of_each_agent_sees_all_observations_and_actions(parts):
 
 @pytest.fixture(scope="module")
 def updated(parts):
-    """One update at two mixed noise levels."""
-    networks, optimisers, episodes, level = parts
+    """One update from the replay."""
+    networks, optimisers, episodes, _ = parts
     ring = replay.add(replay.empty(8, jax.tree.map(lambda leaf: leaf[0], episodes)), episodes)
-    table = jax.tree.map(lambda *leaf: jnp.stack(leaf), level, levels(Channel(), (0.5, 0.5, 0.5)))
-    update = jax.jit(lambda n, o, r, k: maddpg.update(LEARNER, n, o, r, k, table, 4))
+    update = jax.jit(lambda n, o, r, k: maddpg.update(LEARNER, n, o, r, k, 4))
     with jax.debug_key_reuse(True):
         return update(networks, optimisers, ring, jax.random.key(4))
 
@@ -179,7 +178,13 @@ def test_what_senders_do_is_described():
 def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_holds():
     """Empty slots do not count, and the map is the same for every reward, so the order of policies stays."""
     rewards = jnp.arange(24.0).reshape(4, 3, 2)
-    one = Episode(jnp.zeros((4, 2, 1)), jnp.zeros((3, 2), jnp.int8), rewards[0], jnp.zeros(2, jnp.uint32))
+    one = Episode(
+        jnp.zeros((4, 2, 1)),
+        jnp.zeros((3, 2), jnp.int8),
+        rewards[0],
+        jnp.zeros(2, jnp.uint32),
+        levels(Channel(), (0.0, 0.0)),
+    )
     episodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (4, *leaf.shape)), one)._replace(rewards=rewards)
     ring = replay.add(replay.empty(16, one), episodes)
     found = np.asarray(maddpg.standardised(episodes, ring).rewards)
@@ -193,7 +198,7 @@ def with_ticking_clock(critics):
 
 def test_a_critic_with_a_clock_values_the_same_state_by_the_time_that_is_left():
     networks, _, episodes, _ = build(learner=replace(LEARNER, clock=True))
-    still = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), inside(episodes)._replace(chance=None))
+    still = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), inside(episodes))
     actions = jax.nn.one_hot(still.actions, TASK.actions)
     ticking = with_ticking_clock(networks.critics)
     for critics, differs in ((networks.critics, False), (ticking, True)):
@@ -210,3 +215,23 @@ def test_the_clock_is_learned_and_the_same_for_states_and_for_what_follows_them(
     np.testing.assert_allclose(long[:-1], maddpg.values(ticking, batch.observations[:-1], actions[:-1]), rtol=1e-5)
     slope = jax.grad(maddpg.critic_loss)(networks.critics, batch, jnp.zeros_like(batch.rewards), TASK.actions)
     assert bool(jnp.any(slope.clock != 0))
+
+
+def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
+    """Symbols that were flipped when they were played stay flipped, and no others are, however the budget has moved
+    since: otherwise what was done upon a message would tell its secret a second time."""
+    channel = Channel("response", symbols=2)
+    networks, _, episodes, _ = build(channel=channel)
+    team, loud, quiet = networks.team, *(levels(channel, (flip,) * 3) for flip in (0.45, 0.05))
+    played = rollout(TASK, team, loud, jax.random.key(5), 64)
+    ring = replay.add(replay.empty(64, jax.tree.map(lambda leaf: leaf[0], played.episode)), played.episode)
+    later = rollout(TASK, team, quiet, jax.random.key(6), 64).episode  # the budget has moved on
+    assert not np.allclose(later.level.amount, played.episode.level.amount)
+    batch = replay.by_time(replay.sample(ring, jax.random.key(7), 32))
+    np.testing.assert_array_equal(batch.level.amount, np.broadcast_to(loud.amount, (32, 3)))
+    chance = jax.vmap(team.chance)(jax.random.wrap_key_data(played.episode.chance))
+    turned = replay.by_time(played.episode)
+    logits = team.unroll(turned.observations[:-1], turned.actions, chance, turned.level)
+    np.testing.assert_allclose(jnp.moveaxis(logits, 2, 0), played.logits, rtol=1e-4, atol=1e-5)
+    wrong = team.unroll(turned.observations[:-1], turned.actions, chance, later.level)
+    assert float(jnp.max(jnp.abs(jnp.moveaxis(wrong, 2, 0) - played.logits))) > 1e-2

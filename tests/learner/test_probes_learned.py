@@ -38,7 +38,7 @@ def learned(task, method, iterations, recurrent_critic) -> Any:
 def played(task, networks, level):
     """Mean return of greedy episodes, and Q (time, agent, episode) in them."""
     episode = rollout(task, networks.team, level, jax.random.key(1), 64, greedy=True).episode
-    batch = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episode._replace(chance=None))
+    batch = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episode._replace(chance=None, level=None))
     q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, task.actions))
     return float(jnp.mean(returns(episode))), np.asarray(q)
 

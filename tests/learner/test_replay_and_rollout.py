@@ -23,7 +23,9 @@ def numbered(*numbers):
     n = jnp.array(numbers, jnp.float32)
     keys = jnp.tile(n.astype(jnp.uint32)[:, None], (1, 2))
     seen = jnp.tile(n[:, None, None, None], (1, 3, 2, 1))
-    return Episode(seen, n.astype(jnp.int8)[:, None, None], n[:, None, None], keys)
+    return Episode(
+        seen, n.astype(jnp.int8)[:, None, None], n[:, None, None], keys, levels(CHANNEL, (0.0,) * len(numbers))
+    )
 
 
 def test_ring_keeps_the_newest_and_forgets_the_oldest():
@@ -59,7 +61,7 @@ def team():
 
 def test_an_episode_is_what_the_task_makes_of_the_actions(team):
     trace = rollout(TASK, team, levels(CHANNEL, (0.5, 0.5)), jax.random.key(3), 4)
-    observations, actions, rewards, _ = trace.episode
+    observations, actions, rewards, *_ = trace.episode
     assert observations.shape == (4, TASK.horizon + 1, 2, TASK.observation_size)
     assert actions.dtype == jnp.int8
     state = jax.tree.map(lambda leaf: leaf[2, 0], trace.states)

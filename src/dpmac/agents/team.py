@@ -255,7 +255,7 @@ class Team(eqx.Module):
 
     def compose(self, observations: Array, actions: Array, read: Array, chance: Any) -> Array:
         """Messages (agent, message) before the channel."""
-        one_hot = jax.nn.one_hot(actions, self.actions)
+        one_hot = actions if actions.ndim == 2 else jax.nn.one_hot(actions, self.actions)
         return jax.vmap(lambda member, *given: member.protocol.send(*given))(
             self.members, observations, one_hot, read, chance
         )

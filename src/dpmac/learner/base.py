@@ -28,9 +28,12 @@ class Rollout:
     episodes: int
     """Played side by side in one iteration."""
 
-    def __call__(self, team: Team, noise: Level, key: Array, explore: Array | float = 0.0) -> Trace:
-        """Fresh episodes (episode, …) with sampled actions; noise scales are drawn from a table (row, agent)."""
-        return rollout(self.task, team, noise, key, self.episodes, explore)
+    def __call__(
+        self, team: Team, noise: Level, key: Array, explore: Array | float = 0.0, relaxed: bool = False
+    ) -> Trace:
+        """Fresh episodes (episode, …) with sampled actions, which may be differentiated if they are relaxed; noise
+        scales are drawn from a table (row, agent)."""
+        return rollout(self.task, team, noise, key, self.episodes, explore, relaxed=relaxed)
 
 
 class Clock(NamedTuple):
@@ -94,6 +97,8 @@ class Learner(ABC):
 
 BUILT_IN = {
     "maddpg": "dpmac.learner.maddpg:Maddpg",
+    "mappo": "dpmac.learner.mappo:Mappo",
+    "pathwise": "dpmac.learner.pathwise:Pathwise",
 }
 """Learners by name; imported when asked for."""
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level, draw_levels, levels, straight_through
+from dpmac.agents.channel import Level, levels, straight_through
 from dpmac.agents.layers import Critic, fill
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Chance, Team, pick
@@ -140,7 +140,7 @@ class Maddpg(Learner):
         scale = self.rate_scale(clock)
 
         def learn(carry: tuple[LearnerNetworks, Optimisers], k: Array):
-            networks, optimisers, report = update(self, *carry, ring, k, noise, self.batch_size(play), scale)
+            networks, optimisers, report = update(self, *carry, ring, k, self.batch_size(play), scale)
             return (networks, optimisers), report
 
         carry = (state.networks, state.optimisers)
@@ -191,20 +191,20 @@ class Maddpg(Learner):
         networks, key = state.networks, jax.random.key(0)
         count = self.batch_size(play)
         ring = state.ring._replace(added=jnp.asarray(count))
-        batch, one = replay.by_time(replay.sample(ring, key, count)), pick(noise, 0)
+        batch = replay.by_time(replay.sample(ring, key, count))
         gumbel = jnp.zeros((*batch.actions.shape, networks.team.actions))
 
         def draws() -> Chance:
             return networks.team.draw(key, count)
 
         def actor() -> Any:
-            given = (batch, draws(), gumbel, one, self.logit_penalty)
+            given = (batch, draws(), gumbel, batch.level, self.logit_penalty)
             return jax.grad(actor_loss, has_aux=True)(networks.team, networks.critics, *given)
 
         return {
             "episodes": lambda: play(networks.team, noise, key, 0.1).episode,
             "draws": draws,
-            "target": lambda: targets(self, networks, batch, draws(), one),
+            "target": lambda: targets(self, networks, batch, draws(), batch.level),
             "critic": lambda: jax.grad(critic_loss)(networks.critics, batch, batch.rewards, networks.team.actions),
             "actor": actor,
         }
@@ -280,21 +280,19 @@ def update(
     optimisers: Optimisers,
     ring: Ring,
     key: Array,
-    table: Level,
     count: int,
     rate_scale: Array | float = 1.0,
 ) -> tuple[LearnerNetworks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of so many episodes, and what to report of it.
 
-    Each episode's noise level is drawn from a table (row, agent), as it was when it was played.
+    Episodes are replayed with the noise draws and at the noise scales that they were played with.
     """
     batch_key, gumbel_key, auxiliary_key = jax.random.split(key, 3)
     team, step = networks.team, jax.vmap(learner.optimiser.update)
     batch = replay.by_time(replay.sample(ring, batch_key, count))
     if learner.standardise:
         batch = standardised(batch, ring)
-    keys = jax.random.wrap_key_data(batch.chance)
-    chance, level = jax.vmap(team.chance)(keys), draw_levels(table, keys)
+    chance, level = jax.vmap(team.chance)(jax.random.wrap_key_data(batch.chance)), batch.level
     target = targets(learner, networks, batch, chance, level)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from dpmac.agents.channel import Level
+
 
 class Episode(NamedTuple):
     """What training keeps of an episode: no messages, they are made anew by the senders of the day.
@@ -23,13 +25,22 @@ class Episode(NamedTuple):
     """(…, T, agent)."""
     chance: Array
     """(…, 2) uint32, the data of the key of `Team.chance`."""
+    level: Level
+    """(…, agent) the noise scales that it was played at. Replayed at those of a later time, messages would be flipped
+    or noised otherwise than those that were acted upon."""
+
+    def at(self, places: Array) -> "Episode":
+        """Some episodes of a batch whose axes are turned (see `by_time`)."""
+        turned = jax.tree.map(lambda x: x[:, :, places], self._replace(chance=None, level=None))
+        chance, level = jax.tree.map(lambda x: x[places], (self.chance, self.level))
+        return turned._replace(chance=chance, level=level)
 
 
 def by_time(episodes: Episode) -> Episode:
     """Episodes with their axes turned from (episode, time, agent, …) to (time, agent, episode, …), as `Team.unroll`
-    takes them; the keys of their noise draws stay (episode, …)."""
-    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), episodes._replace(chance=None))
-    return turned._replace(chance=episodes.chance)
+    takes them; the keys of their noise draws and their noise scales stay (episode, …)."""
+    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), episodes._replace(chance=None, level=None))
+    return turned._replace(chance=episodes.chance, level=episodes.level)
 
 
 class Ring(NamedTuple):

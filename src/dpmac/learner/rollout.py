@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.channel import Level, clip_to_norm, draw_levels
+from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, each_episode
@@ -25,62 +25,77 @@ class Trace(NamedTuple):
     """(T, agent, action)."""
 
 
+class Randomness(NamedTuple):
+    """Everything random about one episode but the task's own."""
+
+    start: Array
+    """Key of the first state."""
+    chance: Array
+    """Data of the key of the messages' noise draws."""
+    gumbel: Array
+    """(T, agent, action); no actions at all where they are greedy."""
+    wander: Array
+    """(T, agent) whether an action is random, and which."""
+    uniform: Array
+
+
 def rollout(
-    task: Task, team: Team, table: Level, key: Array, episodes: int, explore: Array | float = 0.0, greedy: bool = False
+    task: Task,
+    team: Team,
+    table: Level,
+    key: Array,
+    episodes: int,
+    explore: Array | float = 0.0,
+    greedy: bool = False,
+    relaxed: bool = False,
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
-    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. The noise
-    level is (agent,), or drawn for each episode from a table (row, agent).
+    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Relaxed
+    ones are the same samples with a soft gradient, as weights on all actions, in tasks that can be differentiated. The
+    noise scale is (agent,), or drawn for each episode from a table (row, agent).
     """
     start_key, chance_key, gumbel_key, explore_key = jax.random.split(key, 4)
     shape = (episodes, task.horizon, task.agents)
     keys, starts = jax.random.split(chance_key, episodes), jax.random.split(start_key, episodes)
     level = draw_levels(table, keys) if table.amount.ndim == 2 else table
+    if level.amount.ndim == 1:
+        level = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), level)
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
-    given = (starts, jax.random.key_data(keys), gumbel, wander, uniform)
-    if level.amount.ndim == 2:
-        return each_episode(task, partial(play, task, team, greedy), level, *given)
-    return each_episode(task, partial(play, task, team, greedy, level), *given)
+    random = Randomness(starts, jax.random.key_data(keys), gumbel, wander, uniform)
+    return each_episode(task, partial(play, task, team, greedy, relaxed), level, random)
 
 
-def play(
-    task: Task,
-    team: Team,
-    greedy: bool,
-    level: Level,
-    start: Array,
-    chance_data: Array,
-    gumbel: Array,
-    wander: Array,
-    uniform: Array,
-) -> Trace:
-    """One episode, given everything random about it but the messages, whose chance comes from the data of a key."""
-    chance = team.chance(jax.random.wrap_key_data(chance_data))
+def play(task: Task, team: Team, greedy: bool, relaxed: bool, level: Level, random: Randomness) -> Trace:
+    """One episode, given everything random about it."""
+    chance = team.chance(jax.random.wrap_key_data(random.chance))
+
+    def choose(logits: Array, gumbel: Array, wander: Array, uniform: Array) -> Array:
+        if greedy:
+            return jnp.argmax(logits, axis=-1)
+        noisy = logits + gumbel
+        if relaxed:
+            return straight_through(jax.nn.one_hot(jnp.argmax(noisy, -1), task.actions), jax.nn.softmax(noisy))
+        return jnp.where(wander, uniform, jnp.argmax(noisy, axis=-1))
 
     def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, memory = carry
-        gumbel, wander, uniform = now
         observations = task.observe(state)
         logits, memory = team.listen(memory, observations, chance, level)
-        if greedy:
-            actions = jnp.argmax(logits, axis=-1)
-        else:
-            actions = jnp.where(wander, uniform, jnp.argmax(logits + gumbel, axis=-1))
+        actions = choose(logits, *now)
         memory = team.speak(memory, observations, actions, chance, level)
         next_state, rewards = task.step(state, actions)
-        record = (observations, actions.astype(jnp.int8), rewards, state, memory.released, logits)
-        return (next_state, memory), record
+        taken = (jnp.argmax(actions, axis=-1) if relaxed else actions).astype(jnp.int8)
+        return (next_state, memory), (observations, taken, rewards, state, memory.released, logits)
 
-    carry = (task.reset(start), team.start())
+    carry = (task.reset(random.start), team.start())
     (last, _), (observations, actions, rewards, states, released, logits) = jax.lax.scan(
-        step, carry, (gumbel, wander, uniform)
+        step, carry, (random.gumbel, random.wander, random.uniform)
     )
     observations = jnp.concatenate([observations, task.observe(last)[None]])
-    episode = Episode(observations, actions, rewards, chance_data)
-    return Trace(episode, states, released, logits)
+    return Trace(Episode(observations, actions, rewards, random.chance, level), states, released, logits)
 
 
 def returns(episode: Episode) -> Array:

@@ -1,0 +1,239 @@
+"""MAPPO for a team that communicates: clipped policy gradients of recurrent actors, central value functions.
+
+Messages are part of the policy. An update replays each fresh episode with the noise draws that it was played with, so
+the gradient of agent i's loss reaches its actor and receiver and, through what it received, the senders of the others.
+Axes inside an update: (time, agent, episode, feature).
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from dpmac.agents.layers import Critic, fill
+from dpmac.agents.channel import Level
+from dpmac.agents.protocol import Protocol
+from dpmac.agents.team import Chance, Team
+from dpmac.config import positive, require, whole
+from dpmac.learner.base import Clock, Learner, Rollout
+from dpmac.learner.replay import Episode, by_time
+
+
+class Spread(NamedTuple):
+    """Running mean and mean square of returns, for values of mean 0 and deviation 1."""
+
+    mean: Array
+    square: Array
+    weight: Array
+    """How much was seen, from 0 to 1; what is missing to 1 is bias of the start."""
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of what was seen."""
+        weight = jnp.maximum(self.weight, 1e-8)
+        mean = self.mean / weight
+        return mean, jnp.sqrt(jnp.maximum(self.square / weight - mean**2, 1e-4))
+
+    def updated(self, values: Array, rate: float) -> "Spread":
+        new = Spread(jnp.mean(values), jnp.mean(values**2), jnp.ones(()))
+        return jax.tree.map(lambda old, now: old + rate * (now - old), self, new)
+
+
+class State(NamedTuple):
+    """Everything that MAPPO learns with."""
+
+    team: Team
+    critics: Critic
+    optimisers: Any
+    """(team, critics), one of each for each agent."""
+    spread: Spread
+
+
+@dataclasses.dataclass(frozen=True)
+class Mappo(Learner):
+    """MAPPO; settings of Yu et al. (2022) by default, for whole episodes."""
+
+    epochs: int = 5
+    """Passes over the fresh episodes in one iteration."""
+    minibatches: int = 1
+    """Parts into which each pass cuts the episodes."""
+    clip: float = 0.2
+    """How far a policy's probability ratio counts from 1."""
+    entropy: float = 0.01
+    """Weight of the policies' entropy at the start."""
+    entropy_end: float = 0.001
+    """Weight of the policies' entropy at the end, reached in a straight line."""
+    discount: float = 0.99
+    trace: float = 0.95
+    """λ of generalised advantage estimates."""
+    learning_rate: float = 7e-4
+    decay: float = 0.0
+    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
+    gradient_norm: float = 1.0
+    """Gradients of each agent are clipped to this norm."""
+    spread_rate: float = 0.01
+    """Rate at which the normalisation of values follows the returns."""
+    bootstrap_horizon: bool = False
+    """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state."""
+    recurrent_critic: bool = False
+    """Whether value functions have a recurrent layer."""
+    no_clock: bool = False
+    """Whether value functions are not told the time."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "minibatches"):
+            value = getattr(self, name)
+            require(whole(value, 1), f"{name} must be a whole number from 1, not {value}")
+        for name in ("learning_rate", "gradient_norm", "clip"):
+            value = getattr(self, name)
+            require(positive(value), f"{name} must be a finite number above 0, not {value}")
+        for name in ("discount", "trace", "decay", "spread_rate"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
+        for name in ("entropy", "entropy_end"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} must be at least 0, not {value}")
+
+    def check(self, protocol: type[Protocol], play: Rollout) -> None:
+        super().check(protocol, play)
+        require(
+            play.episodes % self.minibatches == 0,
+            f"episodes ({play.episodes}) must be a multiple of minibatches ({self.minibatches})",
+        )
+
+    def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
+        horizon = 0 if self.no_clock else team.horizon
+        critic = Critic(team.agents * play.task.observation_size, team.width, self.recurrent_critic, horizon)
+        critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
+        start = jax.vmap(self.optimiser.init)
+        return State(team, critics, (start(team), start(critics)), Spread(*jnp.zeros(3)))
+
+    @property
+    def optimiser(self) -> Any:
+        return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(self.learning_rate, eps=1e-5))
+
+    def team(self, state: State) -> Team:
+        return state.team
+
+    def batch_size(self, play: Rollout) -> int:
+        return play.episodes // self.minibatches
+
+    def updates(self, play: Rollout) -> int:
+        return self.epochs * self.minibatches
+
+    def iterate(
+        self, state: State, play: Rollout, noise: Level, clock: Clock, key: Array
+    ) -> tuple[State, dict[str, Array]]:
+        """Play fresh episodes, estimate advantages once, and make several epochs of clipped updates on them."""
+        play_key, order_key = jax.random.split(key)
+        fresh = play(state.team, noise, play_key)
+        batch = by_time(fresh.episode)
+        old = chosen(jnp.moveaxis(fresh.logits, 0, 2), batch.actions)
+        advantages, returns = self.advantages(state, batch)
+        spread = state.spread.updated(returns, self.spread_rate)
+        mean, deviation = spread.moments
+        centred = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
+        lessons = Lessons(batch, old, centred, (returns - mean) / deviation)
+        share = clock.steps / clock.total
+        entropy = self.entropy + share * (self.entropy_end - self.entropy)
+        rate_scale = jnp.clip((1 - share) / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
+        orders = jax.vmap(lambda k: jax.random.permutation(k, play.episodes))(jax.random.split(order_key, self.epochs))
+
+        def learn(carry: tuple[Team, Critic, Any], places: Array):
+            return update(self, *carry, lessons.of(places), entropy, rate_scale)
+
+        carry = (state.team, state.critics, state.optimisers)
+        places = orders.reshape(self.updates(play), -1)
+        (team, critics, optimisers), report = jax.lax.scan(learn, carry, places)
+        report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
+        return State(team, critics, optimisers, spread), report
+
+    def values(self, critics: Critic, observations: Array) -> Array:
+        """Normalised values (time, agent, episode) of everybody's observations (time, agent, episode, feature)."""
+        joint = jnp.moveaxis(observations, 1, 2)
+        joint = joint.reshape(*joint.shape[:2], -1)
+        return jax.vmap(lambda critic: critic(joint, joint), out_axes=1)(critics)
+
+    def advantages(self, state: State, batch: Episode) -> tuple[Array, Array]:
+        """Generalised advantage estimates and λ-returns (T, agent, episode), in units of the reward."""
+        mean, deviation = state.spread.moments
+        values = self.values(state.critics, batch.observations) * deviation + mean
+        if not self.bootstrap_horizon:
+            values = values.at[-1].set(0.0)
+        errors = batch.rewards + self.discount * values[1:] - values[:-1]
+
+        def back(later: Array, error: Array) -> tuple[Array, Array]:
+            now = error + self.discount * self.trace * later
+            return now, now
+
+        _, found = jax.lax.scan(back, jnp.zeros_like(errors[0]), errors, reverse=True)
+        return found, found + values[:-1]
+
+
+class Lessons(NamedTuple):
+    """What an iteration learns from: episodes, and beside each action what was worked out once."""
+
+    batch: Episode
+    old: Array
+    """Log-probabilities (T, agent, episode) of the actions when they were taken."""
+    advantages: Array
+    returns: Array
+    """Normalised targets (T, agent, episode) of the value functions."""
+
+    def of(self, places: Array) -> "Lessons":
+        """Those of some of the episodes."""
+        return jax.tree.map(lambda x: x[:, :, places], self._replace(batch=None))._replace(batch=self.batch.at(places))
+
+
+def chosen(logits: Array, actions: Array) -> Array:
+    """Log-probabilities (…) of actions (…) under logits (…, action)."""
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), actions[..., None].astype(int), axis=-1)
+    return picked[..., 0]
+
+
+def policy_loss(
+    learner: Mappo, team: Team, lessons: Lessons, draws: Chance, entropy: Array
+) -> tuple[Array, dict[str, Array]]:
+    """PPO's clipped loss less entropy, averaged over time and episodes and summed over agents; and what to report."""
+    batch = lessons.batch
+    logits = team.unroll(batch.observations[:-1], batch.actions, draws, batch.level)
+    ratio = jnp.exp(chosen(logits, batch.actions) - lessons.old)
+    near = jnp.clip(ratio, 1 - learner.clip, 1 + learner.clip)
+    gain = jnp.minimum(ratio * lessons.advantages, near * lessons.advantages)
+    log = jax.nn.log_softmax(logits)
+    disorder = -jnp.sum(jnp.exp(log) * log, axis=-1)
+    loss = -jnp.sum(jnp.mean(gain + entropy * disorder, axis=(0, 2)))
+    share = jnp.mean(jnp.abs(ratio - 1) > learner.clip)
+    return loss, {"actor_loss": loss / team.agents, "entropy": jnp.mean(disorder), "share_ratio_clipped": share}
+
+
+def update(
+    learner: Mappo,
+    team: Team,
+    critics: Critic,
+    optimisers: Any,
+    lessons: Lessons,
+    entropy: Array,
+    rate_scale: Array,
+) -> tuple[tuple[Team, Critic, Any], dict[str, Array]]:
+    """One update of all agents from some episodes."""
+    step = jax.vmap(learner.optimiser.update)
+    draws = jax.vmap(team.chance)(jax.random.wrap_key_data(lessons.batch.chance))
+
+    def value_loss(critics: Critic) -> Array:
+        errors = learner.values(critics, lessons.batch.observations[:-1]) - lessons.returns
+        return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
+
+    def moved(tree: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
+        change, state = step(gradient, state, tree)
+        return eqx.apply_updates(tree, jax.tree.map(lambda x: rate_scale * x, change)), state
+
+    loss, slope = jax.value_and_grad(value_loss)(critics)
+    gradient, report = jax.grad(lambda team: policy_loss(learner, team, lessons, draws, entropy), has_aux=True)(team)
+    team, team_state = moved(team, team.tied(gradient), optimisers[0])
+    critics, critic_state = moved(critics, slope, optimisers[1])
+    return (team, critics, (team_state, critic_state)), report | {"critic_loss": loss / team.agents}

@@ -221,7 +221,7 @@ def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
     """Symbols that were flipped when they were played stay flipped, and no others are, however the budget has moved
     since: otherwise what was done upon a message would tell its secret a second time."""
     channel = Channel("response", symbols=2)
-    networks, _, episodes, _ = build(channel=channel)
+    networks, *_ = build(channel=channel)
     team, loud, quiet = networks.team, *(levels(channel, (flip,) * 3) for flip in (0.45, 0.05))
     played = rollout(TASK, team, loud, jax.random.key(5), 64)
     ring = replay.add(replay.empty(64, jax.tree.map(lambda leaf: leaf[0], played.episode)), played.episode)

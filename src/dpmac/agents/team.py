@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array
 
 from dpmac.agents import protocol as protocols
-from dpmac.agents.channel import Level, Mechanism, mechanism
 from dpmac.agents.layers import Actor, Gru, fill
+from dpmac.agents.mechanisms import Level, Mechanism, mechanism
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, Networks, require

@@ -10,6 +10,7 @@ import tyro
 
 from dpmac import cli
 from dpmac.config import require
+from dpmac.privacy import mechanisms
 
 SHELLS = {
     "bash": 'eval "$(dpmac --completion bash)"  in ~/.bashrc',
@@ -72,7 +73,8 @@ def flags_of(options: type) -> dict[str, tuple[str, ...]]:
     plain = typing.get_type_hints(options)
     placed = {name for name, kind in hints.items() if is_placed(kind)}
     names = [item.name for item in dataclasses.fields(options) if item.name not in placed]
-    return {f"--{name.replace('_', '-')}": choices_of(plain[name]) for name in names}
+    known = {"mechanism": tuple(mechanisms.names())}
+    return {f"--{name.replace('_', '-')}": known.get(name) or choices_of(plain[name]) for name in names}
 
 
 def is_placed(kind: Any) -> bool:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.layers import Critic, fill
+from dpmac.agents.mechanisms import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.team import Chance, Team
 from dpmac.config import Learning, require
 from dpmac.config import Networks as Sizes

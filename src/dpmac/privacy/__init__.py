@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dpmac.config import BadInput, Budget, Channel, Release
 
 if TYPE_CHECKING:
-    from dpmac.privacy import accounting, audit, checks, ledger, limits, loss, report, statement, theorem
+    from dpmac.privacy import accounting, audit, checks, ledger, limits, loss, mechanisms, report, statement, theorem
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
     from dpmac.privacy.audit import (
         Bound,
@@ -65,7 +65,7 @@ _HOME = {
     "report": ("explain",),
     "statement": ("claim", "noise_levels"),
 }
-_MODULES = ("accounting", "audit", "checks", "ledger", "limits", "loss", "report", "statement", "theorem")
+_MODULES = ("accounting", "audit", "checks", "ledger", "limits", "loss", "mechanisms", "report", "statement", "theorem")
 
 __all__ = [
     "BadInput",
@@ -101,6 +101,7 @@ __all__ = [
     "ledger",
     "limits",
     "loss",
+    "mechanisms",
     "noise_levels",
     "private_accuracy",
     "pure_epsilon",

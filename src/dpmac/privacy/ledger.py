@@ -96,18 +96,14 @@ class Ledger:
 
     def _cost(self, account: Counter[Release]) -> float:
         """Uses of like channels are added up first, so that composing stays exact and quick over many episodes."""
-        squared, responses, exposed = 0.0, Counter[tuple[float, int]](), False
-        for release, times in account.items():
-            if accounting.unprotected(release):
-                exposed = True
-            elif release.channel.mechanism == "response":
-                responses[release.noise, release.channel.symbols] += times * accounting.count(release)
-            else:
-                squared += times * len(release.rates) * accounting.shift(release) ** 2
-        if exposed:
+        pools: Counter[losses.Pool] = Counter()
+        if any(accounting.unprotected(release) for release in account):
             return math.inf
-        parts = [losses.response(flip, symbols, uses) for (flip, symbols), uses in responses.items()]
-        return losses.epsilon_of(losses.compose([losses.Loss(math.sqrt(squared)), *parts]), self.delta)
+        for release, times in account.items():
+            pool, amount = accounting.mechanism_of(release).pool(release)
+            pools[pool] += times * amount  # type: ignore[assignment]
+        parts = [pool.loss(amount) for pool, amount in pools.items()]
+        return losses.epsilon_of(losses.compose(parts), self.delta)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

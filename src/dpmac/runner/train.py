@@ -9,7 +9,7 @@ from jax import Array
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level, levels
 from dpmac.agents.team import Shape, Team, make_team, pick
 from dpmac.config import Channel, Learning, Networks, RunConfig, require
 from dpmac.learner import maddpg, replay
@@ -78,16 +78,16 @@ def init(program: Program, key: Array) -> RunState:
     team_key, critic_key, shape_key, key = jax.random.split(key, 4)
     team, task, networks = program.team(team_key), program.task, program.networks
     learned = maddpg.init(critic_key, team, task.observation_size, networks, program.learning)
-    one = jax.eval_shape(lambda k: rollout(task, team, quiet(task.agents), k, 1).episode, shape_key)
+    one = jax.eval_shape(lambda k: rollout(task, team, quiet(task.agents, team.channel.spec), k, 1).episode, shape_key)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), one)
     # A run that collects fewer episodes than the buffer holds needs no more slots than that.
     slots = min(program.learning.buffer, program.learning.steps // task.horizon)
     return RunState(*learned, replay.empty(slots, one), key, jnp.zeros((), jnp.int32))
 
 
-def quiet(agents: int) -> Level:
-    """No noise at all."""
-    return Level(jnp.zeros(agents), jnp.zeros((agents, 2), jnp.uint32))
+def quiet(agents: int, channel: Channel | None = None) -> Level:
+    """No noise at all, in a channel like this."""
+    return levels(channel or Channel(), (0.0,) * agents)
 
 
 def exploration(learning: Learning, steps: Array) -> Array:

@@ -1,10 +1,14 @@
 """Imports between layers point one way."""
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 import dpmac
 from dpmac.learner import base as learners
+from dpmac.privacy import mechanisms
 
 SOURCE = Path(dpmac.__file__).parent
 
@@ -15,8 +19,8 @@ ALLOWED = {
     "experiments": {"config"},
     "frontiers": {"config", "experiments"},
     "tasks": {"config", "plugins"},
-    "agents": {"config", "plugins"},
-    "privacy": {"config"},
+    "agents": {"config", "plugins", "privacy"},
+    "privacy": {"config", "plugins"},
     "results": {"config"},
     "learner": {"config", "plugins", "tasks", "agents"},
     "runner": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
@@ -78,3 +82,31 @@ def test_no_concrete_learner_is_named_outside_its_room():
         for node in ast.walk(ast.parse(file.read_text())):
             said = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "attr", None))
             assert said not in names | classes, f"{file.relative_to(SOURCE)} names {said}"
+
+
+NAMES = "|".join(mechanisms.names())
+NAMED = re.compile(rf"""(["'`])({NAMES})\1|\bmechanism\s*(===?|!==?|in)\s""")
+"""A mechanism's name as a whole string, or a comparison with one."""
+HOMES = ("privacy/mechanisms/", "agents/mechanisms/", "frontiers.py", "experiments.py")
+"""Where mechanisms live, and the recorded experiments."""
+DEFAULT = '    mechanism: str = "gaussian"'
+"""Of `config.Channel`."""
+
+
+def test_no_mechanism_is_named_outside_its_home():
+    """Whatever depends on which mechanism it is, is a method of it."""
+    files = [file for ending in ("py", "js", "html") for file in SOURCE.rglob(f"*.{ending}")]
+    found = [
+        f"{name}: {line.strip()}"
+        for file in files
+        if not (name := file.relative_to(SOURCE).as_posix()).startswith(HOMES)
+        for line in file.read_text().splitlines()
+        if NAMED.search(line) and not (name == "config.py" and line == DEFAULT)
+    ]
+    assert len(files) > 100
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["if x.mechanism == y:", "kind = 'response'", 'f("code")', "a.mechanism !== 'b'"])
+def test_a_named_mechanism_would_be_found(line):
+    assert NAMED.search(line)

@@ -12,7 +12,6 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeGuard
 
-Mechanism = Literal["gaussian", "response", "code"]
 Unit = Literal["message", "episode"]
 Neighbours = Literal["inputs", "transition"]
 AccountantName = Literal["exact", "paper"]
@@ -50,13 +49,14 @@ def check_choice(name: str, value: object, choices: Any) -> None:
 class Channel:
     """What leaves an agent, apart from the amount of noise: static in a compiled program, read by the accountant."""
 
-    mechanism: Mechanism = "gaussian"
+    mechanism: str = "gaussian"
     """gaussian: a vector of at most `clip_norm`, plus noise. response: one of `symbols` integers through randomised
-    response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise."""
+    response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise. Or
+    `package.module:Class`. `privacy.mechanisms` has the classes; they check what is special about each."""
     clip_norm: float = 0.5
     """C, the largest L2 norm of a message before the noise; two messages differ by at most Δ = 2C."""
     symbols: int = 3
-    """k, the size of the alphabet of `response` and `code`."""
+    """k, the size of the alphabet of mechanisms that send symbols."""
     copies: int = 1
     """Noisy copies of one message: 1 broadcasts one noisy message; one per recipient draws fresh noise for each."""
     period: int = 1
@@ -72,7 +72,6 @@ class Channel:
     from the receiver, which has seen the raw message."""
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.mechanism, Mechanism)
         check_choice("place", self.place, Place)
         require(positive(self.clip_norm), f"clip_norm must be a finite number above 0, not {self.clip_norm}")
         require(whole(self.symbols, 2, 256), f"symbols must be a whole number from 2 to 256, not {self.symbols}")
@@ -82,8 +81,6 @@ class Channel:
         require(self.rounds == 1 or self.sample_rate == 0, "a sender that samples its past makes one round a step")
         require(0 <= self.sample_rate <= 1, f"sample_rate must lie in [0, 1], not {self.sample_rate}")
         require(0 < self.recipient_rate <= 1, f"recipient_rate must lie in (0, 1], not {self.recipient_rate}")
-        require(self.sample_rate == 0 or self.mechanism == "gaussian", "only the gaussian channel samples transitions")
-        require(self.place == "sender" or self.mechanism == "gaussian", "symbols cannot be made at the receiver")
 
     @property
     def sensitivity(self) -> float:
@@ -123,7 +120,7 @@ class Release:
 
     channel: Channel
     noise: float
-    """σ of the Gaussian mechanisms, the flip probability of randomised response; 0 means no protection."""
+    """The noise scale, for example σ or a flip probability; the mechanism says what it means. 0: no protection."""
     horizon: int = 1
     """T, the steps of an episode."""
     unit: Unit = "episode"
@@ -136,9 +133,6 @@ class Release:
         check_choice("neighbours", self.neighbours, Neighbours)
         require(whole(self.horizon, 1), f"horizon must be a whole number from 1, not {self.horizon}")
         require(self.noise >= 0 and math.isfinite(self.noise), f"noise must be finite and at least 0, not {self.noise}")
-        k = self.channel.symbols
-        if self.channel.mechanism == "response":
-            require(self.noise <= 1 - 1 / k, f"flip probability must be at most 1 - 1/k = {1 - 1 / k:.4g}")
 
     @property
     def rates(self) -> tuple[float, ...]:

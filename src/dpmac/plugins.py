@@ -19,15 +19,15 @@ def load(
     """
     place = built_in.get(name, name)
     module, colon, attribute = place.partition(":")
-    allowed = f"allowed are {', '.join(built_in)}, or your own as package.module:Name{also}"
-    require(bool(module and colon and attribute), f"unknown {kind} {name!r}; {allowed}")
+    allowed = ", or ".join([*filter(None, [", ".join(built_in)]), f"your own as package.module:Name{also}"])
+    require(bool(module and colon and attribute), f"unknown {kind} {name!r}; allowed are {allowed}")
     if "" not in sys.path:
         sys.path.append("")  # a user's own module lies in the working directory, where installed commands do not look
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise BadInput(f"{kind} {name!r} cannot be loaded: {error}") from None
-    require(fits(found), f"{kind} {name!r} is not {wanted}; {allowed}")
+    require(fits(found), f"{kind} {name!r} is not {wanted}; allowed are {allowed}")
     return found
 
 

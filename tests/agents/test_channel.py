@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
-from dpmac.agents.channel import Flips, Level, clip_to_norm, draw_levels, levels, mechanism
+from dpmac.agents.mechanisms import Level, clip_to_norm, draw_levels, levels, mechanism
 from dpmac.config import BadInput, Channel
 
 finite = st.floats(-(2.0**60), 2.0**60, width=32)
@@ -45,7 +45,7 @@ def test_clipping_has_a_finite_gradient_everywhere():
 def test_the_sampled_message_is_clipped_last_before_the_noise():
     channel = mechanism(Channel(clip_norm=0.5), 4)
     released = channel.release(jnp.array([30.0, 0, 0, 0]), jnp.array([0.0, 1, 0, -2]), level_of(channel.spec, 3.0))
-    np.testing.assert_allclose(released, [0.5, 3.0, 0.0, -6.0], rtol=1e-6)
+    np.testing.assert_allclose(released, [0.5, 3.0, 0.0, -6.0], atol=2.0**-11)  # a step of the grid
 
 
 def test_free_messages_are_neither_clipped_nor_noised():
@@ -60,16 +60,17 @@ def test_agents_of_one_team_have_their_own_levels():
     messages, chance = jnp.full((2, 4), 5.0), jnp.ones((2, 4))
     free, private = jax.vmap(mechanism(spec, 4).release)(messages, chance, level)
     np.testing.assert_array_equal(free, messages[0])
-    np.testing.assert_allclose(private, 0.25 + 2.0, rtol=1e-6)
+    np.testing.assert_allclose(private, 0.25 + 2.0, atol=2.0**-11)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 9])
-def test_code_points_are_exactly_as_far_apart_as_the_sensitivity(k):
+def test_code_points_are_as_far_apart_as_the_sensitivity_and_never_farther(k):
     spec = Channel("code", clip_norm=0.7, symbols=k)
     channel, quiet = mechanism(spec, 8), jnp.zeros(k)
     points = np.stack([channel.release(score, quiet, level_of(spec, 1.0)) for score in jnp.eye(k)])
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)[~np.eye(k, dtype=bool)]
-    np.testing.assert_allclose(apart, spec.sensitivity, rtol=1e-6)
+    assert np.all(apart <= spec.sensitivity)
+    np.testing.assert_allclose(apart, spec.sensitivity, rtol=2e-3)  # rounded inwards to the grid
 
 
 # Randomised response --------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def test_flips_are_decided_at_exactly_their_probability_times_two_to_the_64(flip
 
     def flips(bits):
         keep = jnp.array([bits >> 32, bits & 0xFFFFFFFF], jnp.uint32)
-        chance = Flips(keep, jnp.array([0, 0], jnp.uint32))
+        chance = jnp.stack([keep, jnp.array([0, 0], jnp.uint32)])
         return int(jnp.argmax(channel.release(jnp.eye(3)[0], chance, level))) != 0
 
     assert flips(threshold - 1)
@@ -122,7 +123,7 @@ def test_the_choice_among_the_others_uses_all_64_bits():
     rng, k = np.random.default_rng(0), 8
     channel, level = mechanism(Channel("response", symbols=k), 8), level_of(Channel("response", symbols=k), 0.8)
     words = rng.integers(2**32, size=(500, 2), dtype=np.uint32)
-    chance = Flips(jnp.zeros((500, 2), jnp.uint32), jnp.asarray(words))
+    chance = jnp.stack([jnp.zeros((500, 2), jnp.uint32), jnp.asarray(words)], axis=1)
     released = jax.vmap(channel.release, in_axes=(None, 0, None))(jnp.eye(k)[0], chance, level)
     wanted = [1 + (int(high) * 2**32 + int(low)) % (k - 1) for high, low in words]
     np.testing.assert_array_equal(np.asarray(released).argmax(-1), wanted)
@@ -156,7 +157,7 @@ def test_gradient_through_flips_is_that_of_the_mean():
 
 
 def test_what_a_receiver_reads_fades_with_the_noise():
-    for spec in (Channel(), Channel("code"), Channel("response")):
+    for spec in (Channel(), Channel("code"), Channel("response"), Channel("subset")):
         channel = mechanism(spec, 3)
         released = jnp.array([1.0, 0.0, 0.0])
         spans = [float(jnp.ptp(channel.read(released, level_of(spec, noise)))) for noise in (0.01, 0.3, 0.66)]

@@ -1,14 +1,26 @@
 """What docs/extend.md shows works from outside the package."""
 
 import inspect
+import itertools
+import json
+import math
 import sys
+from dataclasses import replace
 
 import imageio.v3
+import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
+from test_same_bits import differing
 
+import dpmac
+from dpmac import cli, privacy
 from dpmac.agents import commnet
+from dpmac.agents.mechanisms import base as twin
 from dpmac.agents.protocol import Protocol
+from dpmac.config import Channel, Release
 from dpmac.privacy import ledger
+from dpmac.privacy.mechanisms import base as host
 from dpmac.results import store
 from dpmac.runner import population
 from pages import DOCS, blocks, play
@@ -63,6 +75,48 @@ def test_a_task_outside_the_package_says_who_observes_what(outside):
     run = outside / "runs/harbour"
     assert type(population.load(run).program.task).__module__ == "harbour"
     assert store.read_json(run / "privacy.json")["observers"] == {"wish": "Each ship alone observes its own wish."}
+
+
+def test_the_page_names_everything_that_a_mechanism_may_have():
+    for side in (host.Mechanism, twin.Mechanism):
+        own = {name for name in vars(side) if not name.startswith("_")} | set(side.__annotations__)
+        for name in own - {"AbstractMethodError", "host", "spec", "channel"}:
+            assert f"`{name}" in PAGE, name
+
+
+def test_a_mechanism_outside_the_package_is_priced_audited_and_deployed(outside, capsys):
+    spec = Channel("unary:Unary", symbols=8, period=0)
+    found = privacy.mechanisms.of(spec)
+    noise = privacy.calibrate(spec, 1.0, 1e-4)
+    bits = np.array(list(itertools.product((0, 1), repeat=8)))
+
+    def law(symbol):
+        flipped = (bits != np.eye(8, dtype=int)[symbol]).sum(1)
+        return noise**flipped * (1 - noise) ** (8 - flipped)
+
+    for epsilon in np.linspace(0, 1.2, 7):
+        exact = np.maximum(law(0) - math.exp(epsilon) * law(5), 0).sum()
+        assert privacy.delta(Release(spec, noise), float(epsilon)) == pytest.approx(exact, abs=1e-12)
+    many = replace(spec, period=1)
+    several = Release(many, privacy.calibrate(many, 1.0, 1e-4, 5), 5)
+    accountant = PLDAccountant(privacy.relation(several))
+    accountant.compose(privacy.event(several))
+    assert accountant.get_epsilon(1e-4) == pytest.approx(privacy.epsilon(several, 1e-4), rel=2e-3)
+    assert found.best_guess(Release(spec, noise), 8) <= privacy.private_accuracy(1.0, 0.0, 8) + 1e-9
+
+    line = "privacy audit --mechanism unary:Unary --symbols 8 --period 0 --epsilon 1 --episodes 100000 --json"
+    assert cli.main(line.split()) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["method"] == "symbol counts"
+    assert 0.85 < entry["lower_bound"] <= 1
+    assert differing(spec) == 0
+
+    claims = store.read_json(outside / "runs/unary/privacy.json")["claims"]
+    assert [entry["valid"] for entry in claims["3"]] == [True, True]
+    team = dpmac.load(outside / "runs/unary", epsilon="3")
+    _, memory = team.act(np.zeros((2, team.program.task.observation_size)), team.start())
+    assert set(np.unique(memory.released)) <= {0, 1}
+    assert team.spent(0) == pytest.approx(3, rel=1e-3)
 
 
 def test_environments_of_pettingzoo_leave_runs_like_all_others(outside):

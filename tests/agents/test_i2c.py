@@ -8,7 +8,7 @@ import pytest
 from plain import act, agent_of, gru, linear, others_of, softmax
 
 from dpmac.agents import i2c
-from dpmac.agents.channel import levels
+from dpmac.agents.mechanisms import levels
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig, RunConfig, Training
 from dpmac.learner.rollout import rollout

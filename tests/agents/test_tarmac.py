@@ -9,7 +9,7 @@ import pytest
 from plain import act, agent_of, clip, linear, others_of, softmax
 
 from dpmac import privacy
-from dpmac.agents.channel import levels
+from dpmac.agents.mechanisms import levels
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.privacy import accounting

@@ -9,8 +9,8 @@ import pytest
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import levels
 from dpmac.agents.dpmac import Dpmac
+from dpmac.agents.mechanisms import levels
 from dpmac.agents.protocol import masked_softmax
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig

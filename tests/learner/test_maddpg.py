@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpmac import tasks
-from dpmac.agents.channel import levels
+from dpmac.agents.mechanisms import levels
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import maddpg, replay

@@ -361,7 +361,7 @@ def test_full_rate_is_no_sampling():
         (lambda: privacy.calibrate(Channel(place="receiver"), 1.0, 1e-4), "no noise at the receiver meets a budget"),
         (lambda: privacy.calibrate(Channel(sample_rate=0.01), 1.0, 1e-4, 25), "never draws a transition"),
         (lambda: privacy.calibrate(Channel(sample_rate=0.04), 1.0, 0.1, 25, "message", "transition"), "below the rate"),
-        (lambda: Release(Channel("response"), 0.7), "flip probability must be at most"),
+        (lambda: privacy.epsilon(Release(Channel("response"), 0.7), 1e-4), "flip probability must be at most"),
         (lambda: Release(Channel(), 1.0, neighbours="all"), "neighbours must be one of"),  # pyright: ignore[reportArgumentType]
     ],
 )

@@ -140,7 +140,7 @@ def test_canary_shows_nearly_all_of_an_episodes_epsilon(channel):
         points = math.sqrt(2) * channel.clip_norm
         sample = gaussian_code(canary, points, release.noise)
     bound = audit_gaussian(sample, DELTA, 20_000, release.noise, canary.direction, 0.95)
-    assert bound.method == "gaussian"
+    assert bound.method == "Gaussian means"
     assert 0.9 * 3 <= bound.epsilon <= 3.2
 
 
@@ -168,7 +168,7 @@ def test_counting_right_symbols_shows_four_fifths_of_epsilon(epsilon, horizon, e
     release = Release(channel, privacy.calibrate(channel, epsilon, DELTA, horizon), horizon)
     canary, sample = transcripts(release)
     bound = audit_response(sample, DELTA, episodes, canary.direction, 0.99)
-    assert bound.method == "response"
+    assert bound.method == "symbol counts"
     assert 0.8 * epsilon <= bound.epsilon <= epsilon
 
 
@@ -285,7 +285,7 @@ def test_audit_leaves_a_sound_channel_alone():
         "delta": DELTA,
         "confidence": 0.99,
         "episodes": 20_000,
-        "method": "gaussian",
+        "method": "Gaussian means",
         "verdict": "consistent",
     }
 

@@ -57,7 +57,7 @@ def test_plurality_agrees_with_a_simulation(flip, values, symbols):
     assert limits.plurality_accuracy(flip, values, symbols) == pytest.approx(right, abs=4 * 0.5 / math.sqrt(count))
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "response", "code"])
+@pytest.mark.parametrize("mechanism", privacy.mechanisms.names())
 def test_no_channel_gives_away_more_than_its_epsilon_allows(mechanism):
     for epsilon in (0.1, 1, 4):
         channel = Channel(mechanism)
@@ -83,5 +83,5 @@ def test_signal_to_noise_and_bits_by_hand():
     channel = Channel(clip_norm=2.0, copies=3)
     assert limits.signal_to_noise(channel, 0.5, 8) == pytest.approx(3 * 4 / (8 * 0.25))
     assert limits.bits_per_episode(channel, 0.5, 8, 25) == pytest.approx(25 * 4 * math.log2(7))
-    assert limits.signal_to_noise(Channel("response"), 0.25, 8) == 3
+    assert limits.signal_to_noise(Channel("response"), 0.25, 8) == pytest.approx(3)
     assert limits.bits_per_episode(Channel("response"), 2 / 3, 8, 25) == pytest.approx(0, abs=1e-12)

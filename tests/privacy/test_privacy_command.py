@@ -122,13 +122,13 @@ def test_audit_refutes_the_paper_and_not_the_exact_accountant(capsys):
 def test_audit_of_the_shipped_code_channel_comes_close(capsys, copies):
     found = answer(capsys, "audit", "--mechanism", "code", "--copies", copies, "--epsilon", "3", "--episodes", "6000")
     assert 0.8 * 3 < found[0]["lower_bound"] <= 3
-    assert found[0]["method"] == "gaussian"
+    assert found[0]["method"] == "Gaussian means"
 
 
 def test_audit_of_the_shipped_response_channel_comes_close(capsys):
     found = answer(capsys, "audit", "--mechanism", "response", "--period", "0", "--episodes", "20000")
     assert 0.8 < found[0]["lower_bound"] <= 1
-    assert found[0]["method"] == "response"
+    assert found[0]["method"] == "symbol counts"
 
 
 def test_audit_can_do_without_the_gaussian_form(capsys):
@@ -152,7 +152,11 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("calibrate --sample-rate 0.01", "never draws a transition"),
         ("calibrate --mechanism response --accountant paper", "only gaussian"),
         ("calibrate --neighbours transition --accountant paper", "goes with --accountant exact"),
+        ("calibrate --mechanism laplace", "allowed: gaussian, response, code, subset, or package.module:Class"),
+        ("calibrate --mechanism json:dumps", "is not a dpmac.privacy.mechanisms.base.Mechanism"),
+        ("calibrate --mechanism nowhere:Class", "cannot be loaded"),
         ("account", "--sigma is needed"),
+        ("account --mechanism subset --flip 0.1", "--ratio is needed"),
         ("account --mechanism response --sigma 1", "--flip is needed"),
         ("account --sigma 1 --flip 0.1", "--flip is not for"),
         ("account --sigma nan", "noise must be finite"),

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from dpmac import privacy
-from dpmac.agents import channel as channels
+from dpmac.agents import mechanisms as channels
 from dpmac.config import Channel
 from dpmac.privacy import checks
 

@@ -48,7 +48,7 @@ def test_a_budget_for_another_number_of_agents_is_refused():
         privacy.noise_levels(Budget((1.0, 2.0)), Channel(), 3, 25)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "response", "code"])
+@pytest.mark.parametrize("mechanism", privacy.mechanisms.names())
 @pytest.mark.parametrize("unit", ["message", "episode"])
 def test_exact_claim_is_valid_and_hardly_pessimistic(mechanism, unit):
     for entry in privacy.claim(Budget((2.0,), unit=unit), Channel(mechanism), 2, 25):
@@ -77,7 +77,7 @@ def test_a_sender_that_does_sample_is_not_accused_of_not_sampling():
     assert not entry["valid"]
 
 
-@pytest.mark.parametrize("mechanism", ["response", "code"])
+@pytest.mark.parametrize("mechanism", ["response", "code", "subset"])
 def test_paper_knows_only_the_gaussian_channel(mechanism):
     with pytest.raises(BadInput, match="only gaussian"):
         privacy.noise_levels(Budget((1.0,), accountant="paper"), Channel(mechanism), 1, 25)

@@ -17,7 +17,8 @@ import dpmac
 from dpmac import privacy
 from dpmac.config import BadInput, Budget, Channel
 from dpmac.privacy import BudgetSpent, Ledger, checks
-from dpmac.runner import deploy, population, voice
+from dpmac.privacy.mechanisms import additive
+from dpmac.runner import deploy, population
 from dpmac.runner import noise as scales
 from dpmac.runner.voice import Entropy, Voice
 
@@ -86,6 +87,7 @@ CHANNELS = {
         {"networks": dataclasses.replace(CONFIG.networks, aware=True)},
     ),
     "code points": (Channel("code"), {}),
+    "subsets": (Channel("subset", symbols=5), {"networks": dataclasses.replace(CONFIG.networks, aware=True)}),
     "tarmac": (Channel(), {"method": "tarmac"}),
     "i2c, which hears the others in order": (Channel(), {"method": "i2c"}),
 }
@@ -159,9 +161,9 @@ def test_training_seed_does_not_reveal_deployment_noise(folder):
         return team, np.asarray(team.act(seen, team.start())[1].released)
 
     (team, first), (_, second) = speak(), speak()
-    assert not np.any(first == second)
-    for seed in (0, 1):
-        assert not np.isin(first, team.simulate(jax.random.key(seed)).released).any()
+    simulated = [np.asarray(team.simulate(jax.random.key(seed)).released) for seed in (0, 1)]
+    others = np.concatenate([second, *(said.reshape(-1, first.shape[-1]) for said in simulated)])
+    assert np.mean(first[:, None] == others, axis=-1).max() < 1  # single numbers may meet, for all lie on a grid
     assert team.voices[0].entropy.read is os.urandom
 
 
@@ -196,7 +198,7 @@ def test_acting_twice_from_one_memory_is_charged_twice(tmp_path):
     team = deployed(tmp_path)
     memory, seen = team.start(), np.zeros((AGENTS, team.program.task.observation_size))
     first, second = (team.act(seen, memory)[1].released for _ in range(2))
-    assert np.all(np.asarray(first[:2]) != np.asarray(second[:2]))
+    assert np.all(np.any(np.asarray(first[:2]) != np.asarray(second[:2]), axis=-1))
     assert team.ledger.charged(0).total() == 2
 
 
@@ -276,8 +278,9 @@ def test_what_leaves_passes_the_checks_of_a_gaussian_channel_and_lies_on_the_gri
         sent = raw * np.minimum(1, 0.5 / np.linalg.norm(raw, axis=-1, keepdims=True))
     else:
         sent = math.sqrt(0.5) * np.eye(size)[raw.argmax(-1)]
+    sent = np.trunc(sent / 2.0**-11) * 2.0**-11
     assert checks.failures(checks.check_gaussian(sent, released, spec, sigma), 0.9999) == []
-    grid = 2.0 ** (1 - voice.GRID_BITS)
+    grid = 2.0 ** additive.grid_exponent(spec.clip_norm, sigma)
     assert released.dtype == np.float32
     np.testing.assert_array_equal(released / grid, np.rint(released / grid))
     assert np.abs(released / grid).max() < 2**24
@@ -294,7 +297,7 @@ def test_symbols_flip_at_their_rate():
 
 def test_messages_that_are_not_numbers_are_sent_as_nothing():
     for bad in (np.nan, np.inf):
-        said = voice.privatised(Channel(), np.array([bad, 1.0]), 1e-3, Entropy())
+        said = Voice(Channel(), 1, 1, 1e-3, Entropy()).privatised(np.array([bad, 1.0]))
         assert np.abs(said).max() < 0.01
 
 

@@ -13,7 +13,7 @@ import pytest
 from tiny import CONFIG, begin, learning
 
 from dpmac import cli, privacy
-from dpmac.agents.channel import Response
+from dpmac.agents.mechanisms.response import Response
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.experiments import BUDGETS
 from dpmac.runner import eavesdrop, gap, population
@@ -24,25 +24,29 @@ EPISODES = 2400
 ONCE = Channel("response", period=0)
 
 
-def loud(channel, *budgets, task="midway", fault=None):
-    """An untrained team on a task with three secrets whose senders say their secret as clearly as the channel lets
+def loud(channel, *budgets, task="midway", fault=None, secrets=3, where=-3, **options):
+    """An untrained team on a task with so many secrets whose senders say their secret as clearly as the channel lets
     them: for each value a number of its own, at full length, and nothing of their own chance."""
     config = dataclasses.replace(
         learning(CONFIG, steps=500),
         task=task,
+        task_options=options,
         method_options={"deterministic": True},
         channel=channel,
         budgets=budgets,
         seeds=(0,),
-        networks=NetworkConfig(hidden=8, message_hidden=8, message_size=3, aware=True),
+        networks=NetworkConfig(hidden=8, message_hidden=8, message_size=secrets, aware=True),
     )
     program = population.check(config)
     team = program.team(jax.random.key(0))
-    secret = slice(program.task.observation_size - 3, program.task.observation_size)
+    first = where % program.task.observation_size
+    secret = slice(first, first + secrets)
     said: Any = team.members.protocol
-    shared = jnp.zeros_like(said.shared.weight).at[:, secret, :3].set(40 * jnp.eye(3))
-    bias = jnp.zeros_like(said.shared.bias).at[:, :3].set(-20.0)  # marks are 0.25 and 0.75, so that only one is heard
-    mean = jnp.zeros_like(said.mean.weight).at[:, :3, :3].set(jnp.eye(3))
+    shared = jnp.zeros_like(said.shared.weight).at[:, secret, :secrets].set(40 * jnp.eye(secrets))
+    bias = (
+        jnp.zeros_like(said.shared.bias).at[:, :secrets].set(-20.0)
+    )  # marks are 0.25 and 0.75, so that only one is heard
+    mean = jnp.zeros_like(said.mean.weight).at[:, :secrets, :secrets].set(jnp.eye(secrets))
     parts = (shared, bias, mean, jnp.zeros_like(said.mean.bias))
     team = eqx.tree_at(
         lambda team: (
@@ -151,13 +155,29 @@ def test_many_noisy_messages_stay_below_their_cap():
 
 class NeverFlips(Response):
     def release(self, message, chance, level):
-        return super().release(message, chance, level._replace(threshold=jnp.zeros_like(level.threshold)))
+        return super().release(message, *self.noiseless(chance, level))
 
 
 def test_symbols_that_are_never_flipped_violate_the_cap():
     found = heard(ONCE, Budget((1.0,)), Budget((3.0,)), fault=NeverFlips)
     assert [entry["verdict"] for entry in found] == ["violated", "violated"]
     assert all(entry["accuracy"] == 1 for entry in found)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_one_of_eight_secrets_stays_below_its_cap(epsilon):
+    """A subset gives a guess away less often than randomised response does, which reaches the cap."""
+    probe = {"task": "probe-listen", "secrets": 8, "where": 0, "symbols": 8}
+    right = {}
+    for name in ("subset", "response"):
+        spec = Channel(name, symbols=8, period=0)
+        entry = eavesdrop.eavesdrop(loud(spec, Budget((epsilon,)), **probe), 8000)[0][0]
+        noise = privacy.calibrate(spec, epsilon, 1e-4)
+        assert entry["verdict"] == "within"
+        assert entry["chance"] == 1 / 8
+        assert entry["low"] - 0.02 < privacy.eavesdropper_accuracy(spec, noise, 1) < entry["high"] + 0.02
+        right[name] = entry["accuracy"], entry["cap"]
+    assert right["subset"][1] <= right["response"][1] + 1e-9
 
 
 def test_what_may_follow_from_messages_has_no_cap():

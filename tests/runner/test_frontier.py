@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpmac import experiments, frontiers, tasks
-from dpmac.agents.channel import levels
+from dpmac.agents.mechanisms import levels
 from dpmac.cli import main
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture

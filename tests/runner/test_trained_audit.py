@@ -11,7 +11,10 @@ import pytest
 from tiny import CONFIG, begin
 
 from dpmac import cli, privacy
-from dpmac.agents.channel import Code, Gaussian, Response
+from dpmac.agents.mechanisms.code import Code
+from dpmac.agents.mechanisms.gaussian import Gaussian
+from dpmac.agents.mechanisms.response import Response
+from dpmac.agents.mechanisms.subset import Subset
 from dpmac.config import Budget, Channel, Release
 from dpmac.runner import audit, population
 from dpmac.runner import noise as scales
@@ -44,6 +47,7 @@ SOUND = {
     "past transitions": (Channel(sample_rate=1.0), {}),
     "code": (Channel("code"), {}),
     "response": (Channel("response"), {}),
+    "subset": (Channel("subset", symbols=8), {}),
     "tarmac": (Channel(), {"method": "tarmac"}),
 }
 
@@ -111,12 +115,29 @@ class WidePoints(Code):
 
 class RareFlips(Response):
     def release(self, message, chance, level):
-        return super().release(message, chance._replace(keep=chance.keep | jnp.uint32(1 << 31)), level)
+        return super().release(message, chance.at[0, 0].set(chance[0, 0] | jnp.uint32(1 << 31)), level)
 
 
 class Whisper(Response):
     def release(self, message, chance, level):
         return super().release(message, chance, level) * (1 - 1e-3 * jax.nn.sigmoid(message[0]))
+
+
+class RarelyLeftOut(Subset):
+    def release(self, message, chance, level):
+        return super().release(message, chance.at[0, 0].set(chance[0, 0] | jnp.uint32(1 << 31)), level)
+
+
+class FirstOthers(Subset):
+    def release(self, message, chance, level):
+        words = jnp.arange(2 * self.size, dtype=jnp.uint32).reshape(-1, 2)
+        return super().release(message, chance.at[1:].set(words), level)
+
+
+class OneTooFew(Subset):
+    def release(self, message, chance, level):
+        released = super().release(message, chance, level)
+        return released.at[jnp.argmax(released)].set(0)
 
 
 FAULTS = [
@@ -132,6 +153,9 @@ FAULTS = [
     (WidePoints, Channel("code"), "message within clip_norm"),
     (RareFlips, Channel("response"), "flip rate of every agent"),
     (Whisper, Channel("response"), "alphabet of exactly k symbols"),
+    (RarelyLeftOut, Channel("subset", symbols=8), "true symbol left out by every agent"),
+    (FirstOthers, Channel("subset", symbols=8), "other symbols chosen alike"),
+    (OneTooFew, Channel("subset", symbols=8), "exactly d of k symbols"),
 ]
 
 
@@ -170,8 +194,9 @@ def test_canaries_use_the_whole_ball_and_differ_in_one_agent_alone():
     assert 1.0 < bound.epsilon < 3.0
 
 
-def test_transcripts_of_symbols_stay_below_the_claim():
-    bound, _ = bound_of(Channel("response", period=0), (3.0,))
+@pytest.mark.parametrize("channel", [Channel("response", period=0), Channel("subset", symbols=8, period=0)])
+def test_transcripts_of_symbols_stay_below_the_claim(channel):
+    bound, _ = bound_of(channel, (3.0,))
     assert 1.0 < bound.epsilon < 3.0
 
 

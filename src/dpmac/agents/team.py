@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array
 
 from dpmac.agents import protocol as protocols
-from dpmac.agents.channel import Level, Mechanism, mechanism
 from dpmac.agents.layers import Actor, Gru, fill
+from dpmac.agents.mechanisms import Level, Mechanism, levels, mechanism
 from dpmac.agents.protocol import Protocol, Sizes
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, NetworkConfig, require
@@ -88,6 +88,11 @@ class Team(eqx.Module):
         if not self.shared:
             return gradient
         return jax.tree.map(lambda x: jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape), gradient)
+
+    @property
+    def free(self) -> Level:
+        """Noise scales (agent,) at which messages are released as they are."""
+        return levels(self.channel.spec, (0.0,) * self.agents)
 
     # Chance ---------------------------------------------------------------------------------------------------------
 

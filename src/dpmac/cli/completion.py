@@ -10,6 +10,7 @@ import tyro
 
 from dpmac import cli
 from dpmac.config import require
+from dpmac.privacy import mechanisms
 
 SHELLS = {
     "bash": 'eval "$(dpmac --completion bash)"  in ~/.bashrc',
@@ -72,10 +73,11 @@ def flags_of(options: type) -> dict[str, tuple[str, ...]]:
     plain = typing.get_type_hints(options)
     placed = {name for name, kind in hints.items() if is_placed(kind)}
     names = [item.name for item in dataclasses.fields(options) if item.name not in placed]
+    known = {"mechanism": tuple(mechanisms.names())}
     flags = {}
     for name in names:
-        nested = dataclasses.is_dataclass(plain[name])
-        flags |= flags_of(plain[name]) if nested else {f"--{name.replace('_', '-')}": choices_of(plain[name])}
+        nested, choices = dataclasses.is_dataclass(plain[name]), known.get(name) or choices_of(plain[name])
+        flags |= flags_of(plain[name]) if nested else {f"--{name.replace('_', '-')}": choices}
     return flags
 
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import Budget, Channel, NetworkConfig, RunConfig, Training, require
+from dpmac.config import Budget, NetworkConfig, RunConfig, Training, require
+from dpmac.frontiers import LINES
 
 SEEDS = (0, 1)
 TASK = "ccn"
@@ -42,7 +43,7 @@ class Demo:
 
 def configurations() -> dict[str, RunConfig]:
     """The two populations: DPMAC with its budgets, and the same learner without messages."""
-    channel = Channel(mechanism="response", period=0)
+    channel = LINES["response-once"].channel
     shared: dict[str, Any] = {
         "task": TASK,
         "seeds": SEEDS,

@@ -153,9 +153,10 @@ def accounting() -> Finding:
     import math
 
     from dpmac import privacy
+    from dpmac.frontiers import LINES
 
     channel = privacy.Channel(clip_norm=0.5)
-    symbol = privacy.Channel(mechanism="response", symbols=3, period=0)
+    symbol = LINES["response-once"].channel
     known = {
         "sigma for epsilon 1 an episode": (privacy.calibrate(channel, 1.0, 1e-4, 25), 15.93),
         "epsilon of an episode at sigma 0.6596": (privacy.epsilon(privacy.Release(channel, 0.6596, 25), 1e-4), 56.1),

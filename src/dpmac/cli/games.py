@@ -175,7 +175,7 @@ def load(name: str) -> "Game":
     from dpmac.games.cgp import Game
 
     require(all(name.partition(":")), f"a game of your own is named package.module:Name, not {name!r}")
-    found = plugins.load("game", name, name)
+    found = plugins.load("game", name, {}, lambda _: True, "a game")
     game = found() if callable(found) else found
     if not isinstance(game, Game):
         raise BadInput(f"{name!r} must be a dpmac.games.cgp.Game, or return one, not {type(game).__name__}")

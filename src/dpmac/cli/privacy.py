@@ -5,13 +5,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from dpmac import cli
 from dpmac.cli.ledger import ledger  # noqa: F401 (one of the commands)
-from dpmac.config import AccountantName, Budget, Channel, Mechanism, Neighbours, Release, Unit, check_seed, require
+from dpmac.config import AccountantName, Budget, Channel, Neighbours, Release, Unit, check_seed, require
+from dpmac.privacy import mechanisms
 
 if TYPE_CHECKING:
     from dpmac.privacy.audit import Bound, Canary, Sampler
@@ -40,12 +41,11 @@ class ChannelOptions:
     """What the budget covers: one message, or a whole episode's messages."""
     horizon: int = 25
     """T, steps of an episode."""
-    mechanism: Mechanism = "gaussian"
-    """gaussian, response (k-ary randomised response) or code (one of k points plus noise)."""
+    mechanism: Annotated[str, tyro.conf.arg(help=f"Mechanism: {mechanisms.allowed()}.")] = Channel.mechanism
     clip_norm: float = 0.5
     """C, the largest norm of a message; Δ = 2C."""
     symbols: int = 3
-    """k of response and code, and of the secret in `explain`."""
+    """k of mechanisms that send symbols, and of the secret in `explain`."""
     copies: int = 1
     """Noisy copies of one message."""
     period: int = 1
@@ -69,7 +69,7 @@ class ChannelOptions:
 
     @property
     def noise_name(self) -> str:
-        return "flip_probability" if self.mechanism == "response" else "sigma"
+        return mechanisms.of(self.channel).noise_name
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,20 @@ class Account(ChannelOptions):
     """σ of the gaussian and code channels."""
     flip: float | None = None
     """Flip probability of response."""
+    ratio: float | None = None
+    """Likelihood ratio of subset."""
+    noise: float | None = None
+    """Noise scale of a mechanism of your own."""
+
+    def noise_scale(self) -> float:
+        """The one noise scale that was given, under the name that the mechanism has for it."""
+        given = {item.name: getattr(self, item.name) for item in dataclasses.fields(Account)[-4:]}
+        option = mechanisms.of(self.channel).option
+        wanted = given.pop(option)
+        require(wanted is not None, f"--{option} is needed for the {self.mechanism} channel")
+        for name, value in given.items():
+            require(value is None, f"--{name} is not for the {self.mechanism} channel")
+        return wanted
 
 
 def account(argv: Sequence[str]) -> None:
@@ -135,18 +149,14 @@ def account(argv: Sequence[str]) -> None:
 
     example = "dpmac privacy account --sigma 0.66 --unit episode --horizon 25"
     options = cli.parse(Account, argv, "dpmac privacy account", example)
-    wanted, other = ("flip", "sigma") if options.mechanism == "response" else ("sigma", "flip")
-    noise = getattr(options, wanted)
-    require(noise is not None, f"--{wanted} is needed for the {options.mechanism} channel")
-    require(getattr(options, other) is None, f"--{other} is not for the {options.mechanism} channel")
-    release = options.release(noise)
+    release = options.release(options.noise_scale())
     answer = {
         "epsilon": privacy.epsilon(release, options.delta),
         "delta": options.delta,
         "unit": options.unit,
         "neighbours": options.neighbours,
         "mechanism": options.mechanism,
-        options.noise_name: noise,
+        options.noise_name: release.noise,
         "pure_epsilon": privacy.pure_epsilon(release),
     }
     cli.emit(answer, options.json, lambda: describe(answer))
@@ -223,11 +233,7 @@ def audit_shipped(options: Audit, release: Release, confidence: float) -> "Bound
     if options.distribution_free:
         statistic = privacy.audit.matched(canary.direction)
         return privacy.audit_channel(sample, options.delta, options.episodes, confidence, statistic, options.seed)
-    if options.mechanism == "response":
-        return privacy.audit_response(
-            sample, options.delta, options.episodes, canary.direction, confidence, options.seed
-        )
-    return privacy.audit_gaussian(
+    return mechanisms.of(release.channel).audit(
         sample, options.delta, options.episodes, release.noise, canary.direction, confidence, options.seed
     )
 
@@ -237,10 +243,10 @@ def shipped(release: Release, canary: "Canary", size: int) -> "Sampler":
     import jax
     import numpy as np
 
-    from dpmac.agents import channel as channels
+    from dpmac.agents.mechanisms import levels, mechanism
 
-    channel = channels.mechanism(release.channel, size)
-    level = jax.tree.map(lambda leaf: leaf[0], channels.levels(release.channel, (release.noise,)))
+    channel = mechanism(release.channel, size)
+    level = jax.tree.map(lambda leaf: leaf[0], levels(release.channel, (release.noise,)))
 
     def transcript(key: jax.Array, messages: jax.Array) -> jax.Array:
         chance = channel.draw(key, canary.direction.shape[:2])

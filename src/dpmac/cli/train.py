@@ -14,7 +14,6 @@ from dpmac.config import (
     AccountantName,
     Budget,
     Channel,
-    Mechanism,
     NetworkConfig,
     Place,
     RunConfig,
@@ -23,6 +22,7 @@ from dpmac.config import (
     require,
     to_json,
 )
+from dpmac.privacy import mechanisms
 
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
 
@@ -56,8 +56,7 @@ class Train:
     """Options of the task, as view_radius=0.5, or of the environment."""
     method_set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
     """Options of the method, as deterministic=true."""
-    mechanism: Mechanism = "gaussian"
-    """Channel: gaussian vectors, one of k symbols by randomised response, or one of k noisy code points."""
+    mechanism: Annotated[str, tyro.conf.arg(help=f"Mechanism: {mechanisms.allowed()}.")] = Channel.mechanism
     clip_norm: float = 0.5
     """C: the norm that messages are clipped to before the noise."""
     symbols: int = 3

@@ -113,7 +113,7 @@ function guess(cell, episode, agent, t) {
   const mean = parts => parts[0].map((_, k) => sum(parts.map(part => part[k])) / parts.length);
   const known = heard.every(one => one.made), about = mean(heard.map(one => one.sent));
   const truth = known ? mean(heard.map(one => one.made)) : null;
-  if (channel.mechanism !== 'gaussian') {
+  if (channel.alphabet) {
     const best = values => values.indexOf(Math.max(...values));
     const symbol = best(about), shown = about.map((_, k) => k === symbol ? 1 : 0);
     return {shown, symbol, right: truth ? best(truth) === symbol : null, count: heard.length};
@@ -127,7 +127,7 @@ function guessed(cell, found) {
   const from = found.count === 1 ? 'from one message' : `from ${found.count} messages`;
   if (cell.kind === 'free' || cell.kind === 'receiver') return 'a listener hears it exactly';
   if (found.symbol !== undefined) {
-    const odds = found.count === 1 ? `, which is right with probability ${(1 - Math.max(...cell.channel.noise)).toFixed(2)}` : '';
+    const odds = found.count === 1 ? `, which is right with probability ${cell.channel.right.toFixed(2)}` : '';
     if (found.right === null) return `a listener’s best guess ${from} is symbol ${found.symbol}${odds}`;
     const sure = found.right ? 'which is right' : 'which is wrong';
     return `a listener’s best guess ${from} is symbol ${found.symbol}, ${sure}`;
@@ -145,7 +145,10 @@ function described(cell, episode, t) {
     const found = guess(cell, episode, i, t);
     let words;
     if (!said.fresh) words = 'sends nothing new; the others hold its last message';
-    else if (cell.channel.mechanism === 'response') words = `sends symbol ${said.sent.indexOf(Math.max(...said.sent))}`;
+    else if (cell.channel.alphabet && said.sent.every(value => value === 0 || value === 1)) {
+      const held = said.sent.flatMap((value, k) => value ? [k] : []);
+      words = `sends symbol${held.length > 1 ? 's' : ''} ${held.join(', ')}`;
+    }
     else {
       words = `sends ${said.sent.length} numbers of norm ${length(said.sent).toFixed(2)}`;
       if (said.made && said.noise) words += `, of which the message is ${length(said.made).toFixed(2)} and the noise ` +

@@ -12,18 +12,16 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpmac import privacy
 from dpmac.config import Channel, Release, dumps
 from dpmac.experiments import BUDGETS, METHODS, TASKS, name_of
 from dpmac.figures import catalogue
-from dpmac.privacy import accounting
+from dpmac.privacy import accounting, mechanisms
 from dpmac.results.records import Record, Results
 
 FIRST = ("ccn", "dpmac", "step-1")
 """What is shown first, where it was trained."""
-MECHANISMS = {"gaussian": "Gaussian", "response": "randomised response", "code": "Gaussian, tight"}
 
 
 def file(name: str) -> str:
@@ -75,11 +73,11 @@ def method_label(method: str, record: Record) -> str:
     """`DPMAC`, or with what is special about it: `DPMAC, randomised response, once`."""
     plain, _, variant = method.partition("-")
     name, channel = METHODS.get(plain, (plain,))[0], record.config.channel
-    special = variant.startswith(("gaussian", "response", "code")) and record.claims
+    special = variant.startswith(tuple(mechanisms.names())) and record.claims
     if not special:
         return f"{name}, {variant}" if variant else name
     when = {0: "once", 1: "every step"}.get(channel.period, f"every {channel.period} steps")
-    return f"{name}, {MECHANISMS[channel.mechanism]}, {when}"
+    return f"{name}, {mechanisms.of(channel).title}, {when}"
 
 
 def budget_label(budget: str, record: Record) -> str:
@@ -131,9 +129,12 @@ def cell_data(key: tuple[str, str, str], runs: Sequence[Record]) -> dict[str, An
 
 def channel_data(record: Record) -> dict[str, Any]:
     """What drawing and guessing need to know of the channel."""
-    spec = record.config.channel
-    known = ("mechanism", "clip_norm", "symbols", "period", "place")
-    return {name: getattr(spec, name) for name in known} | {"noise": short([item["noise"] for item in record.claims])}
+    spec, noise = record.config.channel, [float(item["noise"]) for item in record.claims]
+    mechanism, most = mechanisms.of(spec), max(noise, default=0.0)
+    return {name: getattr(spec, name) for name in ("clip_norm", "period", "place")} | {
+        "alphabet": mechanism.alphabet,
+        "right": short(mechanism.eavesdropper(most, 1) if most else 1.0),
+    }
 
 
 def episode_data(episode: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def claim_sentences(record: Record, item: dict[str, Any], who: str) -> list[str]
     unit = {"message": "one message", "episode": "a whole episode"}[item["unit"]]
     by = {"paper": "the paper’s formula", "exact": "exact accounting"}[item["accountant"]]
     channel, noise = record.config.channel, float(item["noise"])
-    amount = f"symbols replaced with probability {noise:.3g}" if channel.mechanism == "response" else f"σ = {noise:.4g}"
+    amount = mechanisms.of(channel).describe_noise(noise)
     lines = [f"{who}Claimed by {by}: ε = {float(item['epsilon']):g} for {unit} at δ = {item['delta']:g}, {amount}."]
     message, episode = (float(item[f"exact_epsilon_{what}"]) for what in ("message", "episode"))
     if channel.place == "receiver":
@@ -254,13 +255,13 @@ def caps(record: Record, secrets: int) -> list[float]:
 
 @cache
 def cap_after(channel: Channel, noise: float, uses: int, secrets: int) -> float:
-    """The best guess from so many releases; for two secrets in Gaussian noise `transcript_accuracy` is Φ(C√n/σ)."""
+    """The best guess from so many releases; for two secrets `transcript_accuracy` is (1 + δ(0))/2, and slower."""
     each = dataclasses.replace(channel, period=1)
     release = Release(each, noise, math.ceil(uses / channel.rounds))
     if accounting.unprotected(release):
         return 1.0
-    if secrets == 2 and channel.mechanism != "response" and not channel.sample_rate:
-        return float(ndtr(channel.clip_norm * math.sqrt(each.uses(release.horizon) * channel.sent) / noise))
+    if secrets == 2:
+        return (1 + privacy.delta(release, 0.0)) / 2
     return privacy.transcript_accuracy(release, secrets)
 
 

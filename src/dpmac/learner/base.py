@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from jax import Array
 
 from dpmac import plugins
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Team
 from dpmac.config import require

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level, levels, straight_through
 from dpmac.agents.layers import Critic, fill
+from dpmac.agents.mechanisms import Level, straight_through
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Chance, Team, pick
 from dpmac.config import positive, require, whole
@@ -123,8 +123,7 @@ class Maddpg(Learner):
         critic = Critic(inputs, team.width, self.recurrent_critic, team.horizon if self.clock else 0)
         critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
         start = jax.vmap(self.optimiser.init)
-        quiet = levels(team.channel.spec, (0.0,) * team.agents)
-        one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, quiet, k).episode, 0), key)
+        one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, team.free, k).episode, 0), key)
         # A run that collects fewer episodes than the buffer holds needs no more slots than that.
         slots = min(self.buffer, total)
         networks = LearnerNetworks(team, critics, team, critics)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level
 from dpmac.agents.layers import Critic, fill
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Chance, Team
 from dpmac.config import positive, require, whole

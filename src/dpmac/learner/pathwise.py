@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Team
 from dpmac.config import positive, require

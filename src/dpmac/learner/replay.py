@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 
 
 class Episode(NamedTuple):

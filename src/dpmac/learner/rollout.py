@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.channel import Level, clip_to_norm, draw_levels, straight_through
+from dpmac.agents.mechanisms import Level, clip_to_norm, draw_levels, straight_through
 from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, each_episode

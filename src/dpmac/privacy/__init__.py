@@ -17,7 +17,20 @@ from typing import TYPE_CHECKING, Any
 from dpmac.config import BadInput, Budget, Channel, Release
 
 if TYPE_CHECKING:
-    from dpmac.privacy import accounting, audit, checks, ledger, limits, loss, report, staircase, statement, theorem
+    from dpmac.privacy import (
+        accounting,
+        audit,
+        checks,
+        discrete,
+        ledger,
+        limits,
+        loss,
+        mechanisms,
+        report,
+        staircase,
+        statement,
+        theorem,
+    )
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
     from dpmac.privacy.audit import (
         Bound,
@@ -65,7 +78,20 @@ _HOME = {
     "report": ("explain",),
     "statement": ("claim", "noise_levels"),
 }
-_MODULES = ("accounting", "audit", "checks", "ledger", "limits", "loss", "report", "staircase", "statement", "theorem")
+_MODULES = (
+    "accounting",
+    "audit",
+    "checks",
+    "discrete",
+    "ledger",
+    "limits",
+    "loss",
+    "mechanisms",
+    "report",
+    "staircase",
+    "statement",
+    "theorem",
+)
 
 __all__ = [
     "BadInput",
@@ -92,6 +118,7 @@ __all__ = [
     "checks",
     "claim",
     "delta",
+    "discrete",
     "eavesdropper_accuracy",
     "epsilon",
     "event",
@@ -101,6 +128,7 @@ __all__ = [
     "ledger",
     "limits",
     "loss",
+    "mechanisms",
     "noise_levels",
     "private_accuracy",
     "pure_epsilon",

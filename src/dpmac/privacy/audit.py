@@ -13,6 +13,7 @@ from scipy.special import betaincinv, chdtr, chdtrc, kolmogorov, ndtr, ndtri
 
 from dpmac.config import Release, check_seed, require, whole
 from dpmac.privacy import loss as losses
+from dpmac.privacy import mechanisms
 from dpmac.privacy.accounting import check_delta
 
 Sampler = Callable[[int, int, np.random.Generator], np.ndarray]
@@ -94,7 +95,7 @@ def audit_gaussian(
         return audit_channel(sample, delta, episodes, confidence, statistic, seed + 1)
     mu = float(first.mean() - second.mean()) - float(ndtri(confidence)) * math.sqrt(2 / episodes)
     found = losses.epsilon_of(losses.Loss(mu), delta) if mu > 0 else 0.0
-    return Bound(found, delta, confidence, episodes, "gaussian")
+    return Bound(found, delta, confidence, episodes, "Gaussian means")
 
 
 def gaussian_form(values: np.ndarray) -> float:
@@ -112,12 +113,13 @@ def gaussian_form(values: np.ndarray) -> float:
 def audit_response(
     sample: Sampler, delta: float, episodes: int, direction: np.ndarray, confidence: float = 0.95, seed: int = 0
 ) -> Bound:
-    """The tighter bound for symbols that are flipped independently in every use, from how often each one is right.
+    """The tighter bound for symbols that are made noisy independently in every use, from how often each one is right.
 
     `direction` (…, symbol) has the shape of a transcript: highest at the symbol of side 0, lowest at that of side 1.
-    Symbols right at least p and taken for the other side's at most q of the time tell at least as much as p, q and the
-    rest do exactly; their loss is added up over the uses in which the sides differ. Where right symbols do not come
-    independently (at the 1 % level), the distribution-free bound is given instead, and named.
+    What is released is right where it has more of its side's symbol than of the other side's: the one symbol, or a set
+    with the one and not the other. Messages right at least p and wrong at most q of the time tell at least as much as
+    p, q and the rest do exactly; their loss is added up over the uses in which the sides differ. Where right ones do
+    not come independently (at the 1 % level), the distribution-free bound is given instead, and named.
     """
     rng = check_audit(delta, episodes, confidence, seed)
     flat = np.asarray(direction, float).reshape(-1, np.shape(direction)[-1])
@@ -126,11 +128,12 @@ def audit_response(
     sides = flat[differ].argmax(1), flat[differ].argmin(1)
 
     def counted(side: int) -> np.ndarray:
-        """(episode, 2) how many symbols are those of this side, and of the other."""
+        """(episode, 2) how many messages speak for this side, and for the other."""
 
         def count(transcripts: np.ndarray) -> np.ndarray:
-            symbols = transcripts.reshape(len(transcripts), -1, flat.shape[1])[:, differ].argmax(-1)
-            return np.stack([(symbols == sides[side]).sum(1), (symbols == sides[1 - side]).sum(1)], axis=1)
+            marks = transcripts.reshape(len(transcripts), -1, flat.shape[1])
+            own, other = marks[:, differ, sides[side]], marks[:, differ, sides[1 - side]]
+            return np.stack([(own > other).sum(1), (own < other).sum(1)], axis=1)
 
         return collect(sample, count, side, episodes, rng)
 
@@ -146,7 +149,7 @@ def audit_response(
         one = np.array([high, max(0.0, 1 - low - high), low])
         loss = losses.Loss(0.0, math.log(low / high) * np.arange(-uses, uses + 1), losses.power(one, uses))
         found = losses.epsilon_of(loss, delta)
-    return Bound(found, delta, confidence, episodes, "response")
+    return Bound(found, delta, confidence, episodes, "symbol counts")
 
 
 def independent_form(counts: np.ndarray, uses: int) -> float:
@@ -207,21 +210,11 @@ class Canary(NamedTuple):
 def canary(release: Release, size: int = 8, seed: int = 0) -> Canary:
     """The worst case for a shipped channel; copies of a message stand on an axis of their own.
 
-    Gaussian messages point in opposite directions that change from use to use, and are four times too long, so that a
-    channel that does not clip, or repeats its noise, gives itself away. Symbols differ in every use.
+    What leaves a sender here is the pair of its mechanism that no other is easier to tell apart than.
     """
     channel, uses = release.channel, len(release.rates)
     require(uses > 0, "nothing is released within the horizon")
-    rng = np.random.default_rng(seed)
-    if channel.mechanism == "gaussian":
-        directions = rng.standard_normal((uses, size))
-        directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
-        first = 4 * channel.clip_norm * directions
-        second = -first
-    else:
-        symbols = rng.integers(channel.symbols, size=uses)
-        first = np.eye(channel.symbols)[symbols]
-        second = np.eye(channel.symbols)[(symbols + 1) % channel.symbols]
+    first, second = mechanisms.of(channel).worst_case(uses, size, np.random.default_rng(seed))
     direction = np.repeat((first - second)[:, None], channel.sent, axis=1)
     return Canary(first, second, direction)
 

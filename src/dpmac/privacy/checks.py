@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import bdtr, bdtrc, chdtr, chdtrc, kolmogorov, ndtr
 
-from dpmac.config import Channel, Release, Unit, require
-from dpmac.privacy import accounting
+from dpmac.config import Channel, Release, Unit
+from dpmac.privacy import accounting, mechanisms
 
 
 class Check(NamedTuple):
@@ -34,38 +34,7 @@ def check_gaussian(sent: np.ndarray, released: np.ndarray, channel: Channel, sig
     `sent` (episode, time, agent, feature): messages right before the noise. `released`: the same after it, or with a
     copy axis before the features where each recipient's copy was recorded.
     """
-    require(sent.ndim == 4, f"sent must have the axes (episode, time, agent, feature), not {sent.ndim}")
-    require(sigma > 0, f"sigma must be above 0, not {sigma}: without noise there is nothing to check")
-    copies = released if released.ndim == 5 else released[:, :, :, None]
-    noise = (copies.astype(float) - sent[:, :, :, None]) / sigma
-    checks = [within_reach(sent, channel), *copies_as_declared(noise, channel)]
-    noise = noise if channel.sent > 1 else noise[:, :, :, :1]
-    return [
-        *checks,
-        variance(noise, (1,), "noise variance at every step"),
-        variance(noise, (2,), "noise variance of every agent"),
-        normality(noise),
-        independence(noise, 1, "noise independent over time"),
-        independence(noise, 2, "noise independent between agents"),
-        *([independence(noise, 3, "noise independent between copies")] if channel.sent > 1 else []),
-        independence(noise, 0, "noise independent between episodes"),
-    ]
-
-
-def within_reach(sent: np.ndarray, channel: Channel) -> Check:
-    """No two messages before the noise are further than Δ = 2C apart: clipping is the last thing before the noise."""
-    rows = sent.reshape(-1, sent.shape[-1]).astype(float)
-    if channel.mechanism == "code":
-        points = np.unique(rows, axis=0)
-        apart = (
-            np.linalg.norm(points[:, None] - points[None], axis=-1).max() if len(points) <= channel.symbols else np.inf
-        )
-        reach, limit = float(apart), channel.sensitivity
-    else:
-        reach, limit = float(np.linalg.norm(rows, axis=-1).max()), channel.clip_norm
-    return Check(
-        "message within clip_norm", float(reach <= limit * (1 + 1e-5)), f"largest {reach:.6g}, limit {limit:.6g}"
-    )
+    return mechanisms.of(channel).check_released(sent, released, sigma)
 
 
 def copies_as_declared(noise: np.ndarray, channel: Channel) -> list[Check]:
@@ -136,25 +105,7 @@ def check_response(sent: np.ndarray, released: np.ndarray, channel: Channel, fli
     `sent` (episode, time, agent): the symbols before any flip. `released` (episode, time, agent, symbol), one-hot, or
     with a copy axis before the symbols.
     """
-    require(sent.ndim == 3, f"sent must have the axes (episode, time, agent), not {sent.ndim}")
-    require(0 < flip <= 1 - 1 / channel.symbols, f"the flip probability must lie in (0, 1 - 1/k], not {flip}")
-    copies = released if released.ndim == 5 else released[:, :, :, None]
-    alphabet = exact_alphabet(copies, channel.symbols)
-    if alphabet.p_value == 0:
-        return [alphabet]
-    shift = (copies.argmax(-1) - sent[..., None]) % channel.symbols
-    checks = [alphabet, *copies_as_declared(shift, channel)]
-    shift = shift if channel.sent > 1 else shift[..., :1]
-    flips = shift > 0
-    return [
-        *checks,
-        flip_rate(flips, 1, flip, "flip rate at every step"),
-        flip_rate(flips, 2, flip, "flip rate of every agent"),
-        uniform_flips(shift, channel.symbols),
-        overlap(flips, 1, "flips independent over time"),
-        overlap(flips, 2, "flips independent between agents"),
-        *([overlap(flips, 3, "flips independent between copies")] if channel.sent > 1 else []),
-    ]
+    return mechanisms.of(channel).check_released(sent, released, flip)
 
 
 def exact_alphabet(released: np.ndarray, symbols: int) -> Check:
@@ -162,6 +113,25 @@ def exact_alphabet(released: np.ndarray, symbols: int) -> Check:
     one_hot = released.shape[-1] == symbols and bool(((released == 0) | (released == 1)).all())
     one_hot = one_hot and bool((released.sum(-1) == 1).all())
     return Check("alphabet of exactly k symbols", float(one_hot), f"{symbols} patterns declared")
+
+
+def exact_subsets(released: np.ndarray, symbols: int, members: int) -> Check:
+    """What is released is zeros with exactly so many ones, so that nothing travels beside the subset."""
+    exact = released.shape[-1] == symbols and bool(((released == 0) | (released == 1)).all())
+    exact = exact and bool((released.sum(-1) == members).all())
+    return Check("exactly d of k symbols", float(exact), f"{members} of {symbols} declared")
+
+
+def even_members(held: np.ndarray) -> Check:
+    """Each of the other symbols (…, other) is in the subset as often: χ² of counts of draws without replacement."""
+    name, count = "other symbols chosen alike", held.shape[-1]
+    share = held.mean(-1)
+    spread = float((share * (1 - share)).sum()) * count / max(count - 1, 1)
+    if spread < 5:
+        return Check(name, 1.0, "one other symbol, or too few to tell")
+    counts = held.reshape(-1, count).sum(0)
+    excess = float(((counts - counts.mean()) ** 2).sum()) / spread
+    return Check(name, float(chdtrc(count - 1, excess)), f"counts {counts.tolist()}")
 
 
 def flip_rate(flips: np.ndarray, axis: int, flip: float, name: str) -> Check:

@@ -187,19 +187,14 @@ class Ledger:
 
 def spent_epsilon(account: Mapping[Release, int], delta: float) -> float:
     """ε at δ of so many releases of each kind, composed exactly; uses of like channels are added up first."""
-    squared, responses, exposed = 0.0, Counter[tuple[float, int]](), False
-    for release, times in account.items():
-        if accounting.unprotected(release):
-            exposed = True
-        elif release.channel.mechanism == "response":
-            responses[release.noise, release.channel.symbols] += times * accounting.count(release)
-        elif release.rates:
-            shift = accounting.shift(release)
-            squared += times * len(release.rates) * shift * shift
-    if exposed or math.isinf(squared):
+    if any(accounting.unprotected(release) for release in account):
         return math.inf
-    parts = [losses.response(flip, symbols, uses) for (flip, symbols), uses in responses.items()]
-    return losses.epsilon_of(losses.compose([losses.Loss(math.sqrt(squared)), *parts]), delta)
+    pools: dict[losses.Pool, float] = {}
+    for release, times in account.items():
+        if release.rates:
+            pool, amount = accounting.mechanism_of(release).pool(release)
+            pools[pool] = pools.get(pool, 0) + times * amount
+    return losses.epsilon_of(losses.compose([pool.loss(amount) for pool, amount in pools.items()]), delta)
 
 
 @lru_cache(maxsize=64)

@@ -9,29 +9,17 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, xlogy
 
 from dpmac.config import Channel, Release
-from dpmac.privacy import accounting
+from dpmac.privacy import accounting, mechanisms
 
 
 def signal_to_noise(channel: Channel, noise: float, size: int) -> float:
     """Largest energy of a message over that of its noise; the copies of a message add up."""
-    if noise == 0:
-        return math.inf
-    if channel.mechanism == "response":
-        return (1 - noise) / noise
-    energy, numbers = channel.clip_norm**2, size
-    if channel.mechanism == "code":
-        energy, numbers = 2 * energy * (1 - 1 / channel.symbols), channel.symbols - 1
-    return channel.sent * energy / (numbers * noise**2)
+    return mechanisms.of(channel).signal_to_noise(noise, size) if noise else math.inf
 
 
 def bits_per_episode(channel: Channel, noise: float, size: int, horizon: int) -> float:
     """The most that an episode's messages can tell, in bits: the capacity of the channel, or an upper bound on it."""
-    uses, k = channel.uses(horizon), channel.symbols
-    if channel.mechanism == "response":
-        return channel.sent * uses * (math.log2(k) - entropy(noise) - noise * math.log2(k - 1))
-    numbers = size if channel.mechanism == "gaussian" else k - 1
-    capacity = uses * numbers / 2 * math.log2(1 + signal_to_noise(channel, noise, size)) if noise else math.inf
-    return capacity if channel.mechanism == "gaussian" else min(capacity, uses * math.log2(k))
+    return mechanisms.of(channel).bits(noise, size, horizon)
 
 
 def entropy(probability: float) -> float:
@@ -43,18 +31,13 @@ def eavesdropper_accuracy(channel: Channel, noise: float, horizon: int) -> float
     """Best guess of the secret from all messages of an episode.
 
     Gaussian channels place the k values as far apart as they can: on a simplex, whose points are √(2k/(k−1))·C from
-    each other in a ball of radius C, and 2C in a code book. Randomised response repeats the value in every message.
+    each other in a ball of radius C, and 2C in a code book. Channels of symbols repeat the value in every message; one
+    that does not know its best attack gives what no attack exceeds.
 
     >>> round(eavesdropper_accuracy(Channel(clip_norm=0.5), noise=15.93, horizon=25), 3)
     0.389
     """
-    if noise == 0:
-        return 1.0
-    k, values = channel.symbols, channel.uses(horizon) * channel.sent
-    if channel.mechanism == "response":
-        return plurality_accuracy(noise, values, k)
-    apart = 2.0 if channel.mechanism == "code" else math.sqrt(2 * k / (k - 1))
-    return simplex_accuracy(apart * channel.clip_norm * math.sqrt(values) / noise, k)
+    return mechanisms.of(channel).eavesdropper(noise, channel.uses(horizon) * channel.sent) if noise else 1.0
 
 
 def simplex_accuracy(distance: float, secrets: int) -> float:
@@ -108,14 +91,5 @@ def transcript_accuracy(release: Release, secrets: int) -> float:
 
     >>> round(transcript_accuracy(Release(Channel(clip_norm=0.5), noise=15.93, horizon=25), 3), 3)
     0.411
-    >>> round(transcript_accuracy(Release(Channel("response", period=0), noise=2 / (math.e + 2)), 3), 3)
-    0.576
     """
-    if accounting.unprotected(release):
-        return 1.0
-    tried = np.linspace(0.0, accounting.epsilon(release, 1e-9), 400)
-    pure = accounting.pure_epsilon(release)
-    if math.isfinite(pure):  # δ(ε) of symbols has corners at multiples of what one of them costs
-        each = pure / accounting.count(release)
-        tried = each * np.arange(math.ceil(tried[-1] / each) + 1)
-    return min(private_accuracy(epsilon, accounting.delta(release, epsilon), secrets) for epsilon in map(float, tried))
+    return accounting.mechanism_of(release).best_guess(release, secrets)

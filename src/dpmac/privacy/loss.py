@@ -10,7 +10,7 @@ exactly. Gaussian channels have no discrete part, randomised response no shift, 
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
@@ -35,6 +35,44 @@ class Loss(NamedTuple):
     """Their probabilities (atom,) under the first of the two neighbours."""
     infinite: float = 0.0
     """Probability of an outcome that is impossible under the other neighbour."""
+
+
+class Pool(Protocol):
+    """What like releases add up in before they have one loss; hashable."""
+
+    def loss(self, amount: Any, /) -> Loss:
+        """The loss of so much of it."""
+        ...
+
+    def pure(self, amount: Any, /) -> float:
+        """Its ε at δ = 0."""
+        ...
+
+
+class Shift(NamedTuple):
+    """Gaussian releases: the squares of their shifts add up."""
+
+    def loss(self, squared: float) -> Loss:
+        return Loss(math.sqrt(squared))
+
+    def pure(self, squared: float) -> float:
+        return math.inf if squared else 0.0
+
+
+class Lattice(NamedTuple):
+    """Uses whose loss is −step, 0 or +step."""
+
+    step: float
+    probabilities: tuple[float, float, float]
+    """Of the three losses, under the first of the two neighbours."""
+
+    def loss(self, uses: int) -> Loss:
+        lost = TRANSFORM_ERROR if uses > DIRECT else 0.0
+        values = self.step * np.arange(-uses, uses + 1)
+        return Loss(0.0, values, power(np.array(self.probabilities), uses), lost)
+
+    def pure(self, uses: int) -> float:
+        return uses * self.step
 
 
 def gaussian_delta(epsilon: Any, mu: float) -> Any:
@@ -97,10 +135,13 @@ def response(flip: float, symbols: int, uses: int) -> Loss:
     >>> round(epsilon_of(response(2 / (math.e + 2), 3, 1), 1e-12), 6)
     1.0
     """
-    step = response_epsilon(flip, symbols)
-    one = np.array([flip / (symbols - 1), flip * (symbols - 2) / (symbols - 1), 1 - flip])
-    lost = TRANSFORM_ERROR if uses > DIRECT else 0.0
-    return Loss(0.0, step * np.arange(-uses, uses + 1), power(one, uses), lost)
+    return response_lattice(flip, symbols).loss(uses)
+
+
+def response_lattice(flip: float, symbols: int) -> Lattice:
+    """One use of k-ary randomised response."""
+    others = flip / (symbols - 1)
+    return Lattice(response_epsilon(flip, symbols), (others, others * (symbols - 2), 1 - flip))
 
 
 def response_epsilon(flip: float, symbols: int) -> float:

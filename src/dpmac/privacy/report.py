@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dpmac.config import AccountantName, Budget, Channel, require
-from dpmac.privacy import limits, statement, theorem
+from dpmac.privacy import limits, mechanisms, statement, theorem
 
 
 def explain(budget: Budget, channel: Channel, horizon: int, size: int = 8) -> dict[str, Any]:
@@ -19,8 +19,8 @@ def explain(budget: Budget, channel: Channel, horizon: int, size: int = 8) -> di
     require(size >= 1, f"size must be a whole number from 1, not {size}")
     epsilon, delta, unit = budget.epsilon[0], budget.delta, budget.unit
     result: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "horizon": horizon}
-    if channel.mechanism == "gaussian":
-        setting, steps = theorem.released(horizon, channel.clip_norm), statement.steps(unit, horizon)
+    if mechanisms.of(channel).paper:
+        setting, steps = theorem.released(horizon, channel.clip_norm), theorem.steps(unit, horizon)
         found = theorem.feasible(epsilon, delta, setting, steps, least=1 / horizon) if horizon > 1 else None
         result["paper"] = {
             **consequences(Budget((epsilon,), delta, unit, "paper"), channel, horizon, size),
@@ -46,7 +46,7 @@ def consequences(budget: Budget, channel: Channel, horizon: int, size: int) -> d
 
 
 PANELS = {
-    "noise": "noise (σ, or flip probability)",
+    "noise": "noise scale",
     "exact_epsilon_message": "exact ε of one message",
     "exact_epsilon_episode": "exact ε of an episode",
     "signal_to_noise": "signal-to-noise ratio",
@@ -66,7 +66,8 @@ def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 
 
     grid = np.geomspace(0.01, 30, 25)
     kinds: dict[AccountantName, str] = {"paper": "C1--", "exact": "C0-"}
-    if channel.mechanism != "gaussian":
+    mechanism = mechanisms.of(channel)
+    if not mechanism.paper:
         del kinds["paper"]
     told = {
         kind: [consequences(Budget((float(e),), budget.delta, budget.unit, kind), channel, horizon, size) for e in grid]
@@ -79,7 +80,7 @@ def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 
         if name == "eavesdropper_accuracy":
             axis.plot(grid, [item["limit_accuracy"] for item in told["exact"]], "k:", label="limit at the exact ε")
             axis.axhline(1 / channel.symbols, color="0.7", linewidth=1, label="chance")
-        elif channel.mechanism != "response" or name != "noise":
+        elif not mechanism.share or name != "noise":
             axis.set_yscale("log")
         if name.startswith("exact"):
             axis.plot(grid, grid, "0.7", linewidth=1, label="claimed")

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpmac.config import require
 
@@ -155,7 +156,7 @@ def check_size(columns: int) -> None:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
-def decision_values(directions: np.ndarray, utility: np.ndarray, prior: Sequence[float] | None = None) -> np.ndarray:
+def decision_values(directions: np.ndarray, utility: np.ndarray, prior: ArrayLike | None = None) -> np.ndarray:
     """V (…, direction) of a receiver who picks the best of finitely many decisions with utility (…, secret, decision).
 
     Any convex value of the posterior that has finitely many linear pieces can be written so.

@@ -3,24 +3,17 @@
 import dataclasses
 from typing import Any
 
-from dpmac.config import Budget, Channel, Release, Unit, require
-from dpmac.privacy import accounting, theorem
+from dpmac.config import Budget, Channel, Release, Unit
+from dpmac.privacy import accounting, mechanisms, theorem
 
 NEIGHBOURS: dict[Unit, str] = {
     "message": "two inputs of one agent that one single message is made from, all else the same",
     "episode": "two whole episodes of one agent's inputs, all else the same",
 }
 
-RELEASED = {
-    "response": "one of a few whole numbers",
-    "float32": "float32 numbers on no grid; deployed agents round them to multiples of a power of two near sigma/1024",
-}
-"""How released values are written: noise that is exact on paper can be undone by low bits of a floating-point sum."""
-FLOAT32 = "a run draws its noise in float32 from a seed: right for experiments, not for secrets that matter"
-
 
 def noise_levels(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
-    """Noise of each agent under the budget's accountant: σ, or the flip probability; 0 for ε = inf.
+    """Noise scale of each agent under the budget's accountant; 0 for ε = inf.
 
     Noise at the receiver is as large as it would be at the sender, though it protects nothing.
 
@@ -28,25 +21,15 @@ def noise_levels(budget: Budget, channel: Channel, agents: int, horizon: int) ->
     (3.2978146122263037, 0.0)
     """
     if budget.accountant == "paper":
-        return tuple(paper_sigma(epsilon, budget, channel, horizon) for epsilon in budget.of(agents))
+        formula = mechanisms.of(channel).paper_sigma
+        return tuple(
+            0.0 if epsilon == float("inf") else formula(epsilon, budget.delta, budget.unit, horizon)
+            for epsilon in budget.of(agents)
+        )
     sender = dataclasses.replace(channel, place="sender")
     return tuple(
         accounting.calibrate(sender, epsilon, budget.delta, horizon, budget.unit) for epsilon in budget.of(agents)
     )
-
-
-def paper_sigma(epsilon: float, budget: Budget, channel: Channel, horizon: int) -> float:
-    """σ of the theorem (unit message) or the corollary (unit episode) at the released settings."""
-    require(channel.mechanism == "gaussian", f"the paper's formula has no {channel.mechanism} channel, only gaussian")
-    if epsilon == float("inf"):
-        return 0.0
-    setting = theorem.released(horizon, channel.clip_norm)
-    return float(theorem.sigma(epsilon, budget.delta, setting, steps(budget.unit, horizon)))
-
-
-def steps(unit: Unit, horizon: int) -> int:
-    """T in the paper's formula: 1 for the theorem, the horizon for the corollary."""
-    return horizon if unit == "episode" else 1
 
 
 def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[dict[str, Any]]:
@@ -55,12 +38,12 @@ def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[d
     `valid` says whether the claimed (ε, δ) holds for the unit and by the accountant that made the claim;
     `exact_epsilon` is what is true of the same noise at the same δ, whichever accountant chose it.
     """
-    levels = noise_levels(budget, channel, agents, horizon)
+    levels, mechanism = noise_levels(budget, channel, agents, horizon), mechanisms.of(channel)
     entries = [entry(budget, channel, horizon, agent, level) for agent, level in enumerate(levels)]
     for item in entries:
-        item["released_as"] = RELEASED.get(channel.mechanism, RELEASED["float32"])
-        if channel.mechanism != "response" and item["noise"] > 0:
-            item["warnings"].append(FLOAT32)
+        item["released_as"] = mechanism.released_as
+        if mechanism.warning and item["noise"] > 0:
+            item["warnings"].append(mechanism.warning)
     return entries
 
 
@@ -95,7 +78,7 @@ def failed_conditions(epsilon: float, budget: Budget, channel: Channel, horizon:
     if budget.accountant == "exact" or epsilon == float("inf"):
         return []
     setting = theorem.released(horizon, channel.clip_norm)
-    conditions = theorem.side_conditions(epsilon, budget.delta, setting, steps(budget.unit, horizon))
+    conditions = theorem.side_conditions(epsilon, budget.delta, setting, theorem.steps(budget.unit, horizon))
     failed = [condition._asdict() for condition in conditions if not condition.holds]
     drawn = max(channel.rates(horizon))
     if channel.sample_rate == 0 or drawn > setting.gamma1:

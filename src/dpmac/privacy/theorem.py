@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.config import positive, require, whole
+from dpmac.config import Unit, positive, require, whole
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,11 @@ def naive_episode_epsilon(epsilon: float, horizon: int, beta: float = 0.5) -> fl
     """Tε + (T−1)·log δ/(α−1) = ε(1 + (T−1)β): the paper's bound for an episode at the noise of a step."""
     check(epsilon, 0.5, horizon)
     return epsilon * (1 + (horizon - 1) * beta)
+
+
+def steps(unit: Unit, horizon: int) -> int:
+    """T in the formula: 1 for the theorem, the horizon for the corollary."""
+    return horizon if unit == "episode" else 1
 
 
 class Condition(NamedTuple):

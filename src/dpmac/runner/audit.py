@@ -15,9 +15,9 @@ from jax import Array
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level, Mechanism, clip_to_norm
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team
-from dpmac.config import Channel, Release, require
+from dpmac.config import Release, require
 from dpmac.privacy import Bound, Check
 from dpmac.runner import train
 from dpmac.runner.noise import noise_levels
@@ -47,25 +47,19 @@ class Script(NamedTuple):
         return state + 1, None
 
 
-def noiseless(channel: Mechanism, chance: Any) -> Any:
-    """Chance under which a channel does everything but add noise: normal numbers of 0, bits that never flip."""
-    if channel.spec.mechanism == "response":
-        return jax.tree.map(lambda words: jnp.full_like(words, 2**32 - 1), chance)
-    return jax.tree.map(jnp.zeros_like, chance)
-
-
 def said(world: Any, team: Team, level: Level, key: Array) -> tuple[Array, Array]:
     """Messages of one greedy episode right before the noise and as they left, (use, agent, copy, number) each."""
     start_key, chance_key = jax.random.split(key)
     chance, spec = team.chance(chance_key), team.channel.spec
-    quiet = chance._replace(channel=noiseless(team.channel, chance.channel))
+    still, unnoised = team.channel.noiseless(chance.channel, level)
+    quiet = chance._replace(channel=still)
 
     def step(carry: tuple[Any, Any], _: None):
         state, memory = carry
         observations = world.observe(state)
         logits, memory = team.listen(memory, observations, chance, level)
         actions = jnp.argmax(logits, axis=-1)
-        before = team.speak(memory, observations, actions, quiet, level).released
+        before = team.speak(memory, observations, actions, quiet, unnoised).released
         memory = team.speak(memory, observations, actions, chance, level)
         return (world.step(state, actions)[0], memory), (before, memory.released, memory.recipients)
 
@@ -104,17 +98,7 @@ def white_box(
         np.asarray(part)[:, :, private] for part in rollouts(program, team, level, jax.random.key(seed), episodes)
     )
     before, amounts = before[:, :, :, 0], np.array([noise[agent] for agent in private])
-    if spec.mechanism == "response":
-        return [
-            check
-            for agent, flip in enumerate(amounts)
-            for check in privacy.check_response(
-                before[:, :, [agent]].argmax(-1), left[:, :, [agent]], spec, float(flip)
-            )
-        ]
-    # In units of each agent's own σ, all noise of a team must look alike.
-    scaled = before[:, :, :, None] + (left - before[:, :, :, None]) / amounts[:, None, None]
-    return privacy.check_gaussian(before, scaled, spec, 1.0)
+    return privacy.mechanisms.of(spec).white_box(before, left, amounts)
 
 
 # Canaries -------------------------------------------------------------------------------------------------------------
@@ -148,14 +132,9 @@ def messages(team: Team, level: Level, agent: int, worlds: Array, key: Array) ->
     def one(observations: Array) -> Array:
         keys = jax.random.split(key, TRIALS)
         before = jax.vmap(lambda k: said(Script(observations), team, level, k)[0][:, agent, 0])(keys)
-        return jnp.mean(clipped(team.channel.spec, before), axis=0)
+        return jnp.mean(team.channel.clipped(before), axis=0)
 
     return jax.lax.map(one, worlds)
-
-
-def clipped(spec: Channel, messages: Array) -> Array:
-    """Gaussian messages within clip_norm, which a broken channel may have forgotten; symbols as they are."""
-    return clip_to_norm(messages, spec.clip_norm) if spec.mechanism == "gaussian" else messages
 
 
 class Pair(NamedTuple):
@@ -207,10 +186,9 @@ def lower_bound(
     if spec.place == "receiver":
         statistic = privacy.audit.matched(direction[:uses])
         known = privacy.audit_channel(sample, delta, episodes, each, statistic, seed + 1)
-    elif spec.mechanism == "response":
-        known = privacy.audit_response(sample, delta, episodes, direction[:uses], each, seed + 1)
     else:
-        known = privacy.audit_gaussian(sample, delta, episodes, release.noise, direction[:uses], each, seed + 1)
+        tighter = privacy.mechanisms.of(spec).audit
+        known = tighter(sample, delta, episodes, release.noise, direction[:uses], each, seed + 1)
     return max(known, fitted, key=lambda bound: bound.epsilon)._replace(confidence=confidence)
 
 

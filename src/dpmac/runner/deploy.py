@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from dpmac.agents.channel import Level, Mechanism
+from dpmac.agents.mechanisms import Level, Mechanism
 from dpmac.agents.team import Member, Memory, Team
 from dpmac.config import require
 from dpmac.learner.rollout import Trace, rollout

@@ -18,8 +18,8 @@ from scipy.special import betaincinv
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
 from dpmac.agents.layers import Linear, fill
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team
 from dpmac.config import Release, require
 from dpmac.learner.rollout import rollout

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from PIL import Image, ImageDraw
 
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team, pick
 from dpmac.config import require
 from dpmac.learner.rollout import Trace, rollout
+from dpmac.privacy import mechanisms
 from dpmac.runner import population, train
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
@@ -99,7 +99,7 @@ def describe(loaded: Loaded, index: int) -> str:
     """The budget of a run in words."""
     run, spec = loaded.runs[index], loaded.config.channel
     noise = ", ".join(f"{value:.3g}" for value in dict.fromkeys(loaded.level.amount[index].tolist()))
-    return f"epsilon {run.label} ({'flips' if spec.mechanism == 'response' else 'sigma'} {noise})"
+    return f"epsilon {run.label} ({mechanisms.of(spec).option} {noise})"
 
 
 def save(
@@ -123,7 +123,7 @@ def save(
     key = jax.random.fold_in(jax.random.key(train.EVALUATION_SEED), episode)
     speaks = protocol.find(loaded.config.method).speaks
     free = "no messages" if not speaks else "RAW messages, no noise"
-    panels = [panel(loaded.program, team, jax.tree.map(jnp.zeros_like, level), key, free)]
+    panels = [panel(loaded.program, team, team.free, key, free)]
     if loaded.runs[index].budget.private:
         panels.insert(0, panel(loaded.program, team, level, key, describe(loaded, index)))
     return render.save_film(frames(panels, size), out, fps)

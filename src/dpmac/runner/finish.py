@@ -14,10 +14,11 @@ from jax import Array
 
 from dpmac import experiments
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level, Mechanism
 from dpmac.agents.team import Team, pick
 from dpmac.config import Budget, dumps
 from dpmac.learner.rollout import Trace, rollout
+from dpmac.privacy import mechanisms
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, noise, population, train
@@ -51,13 +52,20 @@ def watch(program: Program, teams: Team, level: Level) -> Watched:
     def one(team: Team, level: Level) -> Watched:
         trace = rollout(program.task, team, level, key, WATCHED, greedy=True)
         spec, noise = team.channel.spec, jnp.zeros(0)
-        if spec.place == "sender" and spec.copies == 1 and spec.mechanism != "response":
+        if spec.place == "sender" and spec.copies == 1:
             chance = team.draw(jax.random.split(key, 4)[1], WATCHED).channel  # the same draw as in the rollout
-            noise = level.amount[:, None] * chance[:EXAMPLES]
+            noise = added(team.channel, chance[:EXAMPLES], level)
         examples = jax.tree.map(checkpoint.data_of, pick(trace, slice(EXAMPLES)))  # NumPy knows no keys
         return Watched(trace.episode.observations, trace.released, examples, noise)
 
     return jax.vmap(one)(teams, level)
+
+
+def added(channel: Mechanism, chance: Array, level: Level) -> Array:
+    """What a channel adds (example, use, agent, message) to messages; nothing where noise is not added."""
+    team = jax.vmap(channel.added)
+    noise = jax.vmap(jax.vmap(team, in_axes=(0, None)), in_axes=(0, None))(chance, level)
+    return jnp.zeros(0) if noise is None else noise
 
 
 def told(task: Task, trace: Trace, noise: np.ndarray) -> list[dict[str, Any]]:
@@ -94,8 +102,8 @@ def budgets_to_score(loaded: Loaded) -> list[Budget]:
     its formula knows their channel."""
     others = []
     if protocol.find(loaded.config.method).speaks:
-        gaussian = loaded.config.channel.mechanism == "gaussian"
-        others = [experiments.BUDGETS[name] for name in (experiments.PAPER_BUDGETS if gaussian else ("free",))]
+        known = mechanisms.of(loaded.config.channel).paper
+        others = [experiments.BUDGETS[name] for name in (experiments.PAPER_BUDGETS if known else ("free",))]
     return list(dict.fromkeys([*loaded.config.budgets, *others]))
 
 

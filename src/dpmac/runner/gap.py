@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team
 from dpmac.learner.rollout import returns, rollout
+from dpmac.privacy import mechanisms
 from dpmac.runner import eavesdrop, train
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
@@ -58,7 +59,7 @@ def applies(loaded: Loaded) -> bool:
     task, spec = loaded.program.task, loaded.config.channel
     facts = jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(0))
     whole = [fact.ndim == 1 and jnp.issubdtype(fact.dtype, jnp.integer) for fact in facts.values()]
-    return spec.mechanism == "response" and spec.copies == spec.rounds == 1 and whole == [True]
+    return mechanisms.of(spec).one_symbol and spec.copies == spec.rounds == 1 and whole == [True]
 
 
 def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None]:
@@ -75,7 +76,7 @@ def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None
     key, found = jax.random.key(train.EVALUATION_SEED), []
     for index in range(len(loaded.runs)):
         team, level = loaded.one(index)
-        never = level._replace(threshold=jnp.zeros_like(level.threshold))
+        _, never = team.channel.noiseless(None, level)
         on, off = (jax.device_get(played(loaded.program, team, now, key, episodes)) for now in (level, never))
         knowing = [agent for agent in range(team.agents) if np.ptp(off["secrets"][:, agent])]
         if not knowing:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level, levels
+from dpmac.agents.mechanisms import Level, levels
 from dpmac.config import Budget, Channel, RunConfig
 from dpmac.runner.train import Program
 

@@ -17,7 +17,7 @@ from jax import Array
 
 from dpmac import privacy, tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team
 from dpmac.config import BadInput, Budget, RunConfig, require, whole
 from dpmac.learner.rollout import returns
@@ -67,6 +67,7 @@ def runs_of(config: RunConfig) -> list[Run]:
 def check(config: RunConfig) -> Program:
     """The program of a configuration, if budgets, method and task go together."""
     program = Program.of(config)
+    privacy.mechanisms.of(config.channel)
     if not protocol.find(config.method).speaks:
         private = [budget.label for budget in config.budgets if budget.private]
         require(

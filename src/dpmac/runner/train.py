@@ -10,7 +10,7 @@ from jax import Array
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.channel import Level
+from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Shape, Team, make_team, pick
 from dpmac.config import Channel, NetworkConfig, RunConfig, Training, to_json
 from dpmac.learner import base as learners

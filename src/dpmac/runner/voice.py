@@ -1,9 +1,6 @@
-"""What leaves a deployed agent: computed in float64 with noise from the operating system, and rounded to a grid.
+"""What leaves a deployed agent: its mechanism's release, with randomness from the operating system.
 
-A message is clipped and gets σ times a normal number made from 64 bits; the sum is rounded to multiples of a power of
-two near σ/1024. Those multiples are the same whatever was sent, so that the low bits of a floating-point sum, which
-would tell, never leave; rounding costs no privacy and next to no accuracy. Normal numbers end at 9.15 σ, which 2⁻⁶⁴ of
-them would exceed. Randomised response decides and chooses by 64 bits each. Seeds of training play no part in this.
+Seeds of training play no part in this.
 """
 
 import math
@@ -14,9 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpmac.config import Channel, Release
-
-GRID_BITS = 10
-"""Released numbers are multiples of the power of two that lies this many bits below σ."""
+from dpmac.privacy import mechanisms
 
 
 class Entropy:
@@ -41,25 +36,6 @@ class Entropy:
     def lot(self, count: int) -> np.ndarray:
         """A random order of so many things."""
         return np.argsort(self.words(count), kind="stable")
-
-
-def privatised(spec: Channel, message: np.ndarray, noise: float, entropy: Entropy) -> np.ndarray:
-    """What leaves an agent (number,) for what its sender produced: the twin of `channel.Mechanism.release`."""
-    message = np.asarray(message, float)
-    if spec.mechanism == "response":
-        symbol, others = int(np.argmax(message)), spec.symbols - 1
-        if entropy.integer() < math.ceil(noise * 2**64):
-            symbol = (symbol + 1 + entropy.integer() % others) % spec.symbols
-        return np.eye(spec.symbols, dtype=np.float32)[symbol]
-    if spec.mechanism == "code":
-        message = math.sqrt(2) * spec.clip_norm * np.eye(spec.symbols)[int(np.argmax(message))]
-    elif noise > 0:
-        message = message if np.isfinite(message).all() else np.zeros_like(message)
-        message = message * min(1.0, spec.clip_norm / max(float(np.linalg.norm(message)), 1e-300))
-    if noise == 0:
-        return message.astype(np.float32)
-    grid = 2.0 ** (math.floor(math.log2(noise)) - GRID_BITS)
-    return (np.rint((message + noise * entropy.normal(len(message))) / grid) * grid).astype(np.float32)
 
 
 class Voice:
@@ -89,5 +65,10 @@ class Voice:
         count = self.spec.recipients(self.others) if self.others else 0
         recipients = np.isin(np.arange(self.others), self.entropy.lot(self.others)[:count])
         fresh = 1 if self.spec.copies == 1 else self.others
-        copies = np.stack([privatised(self.spec, message, self.noise, self.entropy) for _ in range(fresh)])
+        copies = np.stack([self.privatised(message) for _ in range(fresh)])
         return np.broadcast_to(copies, (max(self.others, fresh), copies.shape[1])), recipients
+
+    def privatised(self, message: np.ndarray) -> np.ndarray:
+        """One copy (number,) of a message as it leaves, with randomness of its own."""
+        mechanism = mechanisms.of(self.spec)
+        return mechanism.release(message, mechanism.draw(self.entropy, self.noise, len(message)), self.noise)

@@ -1,0 +1,139 @@
+"""What all array twins have in common."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dpmac.config import Channel
+from dpmac.privacy import mechanisms as hosts
+from dpmac.privacy.mechanisms import base
+
+
+class Level(NamedTuple):
+    """How much noise a sender adds; traced, so that one compiled program serves all budgets."""
+
+    amount: Array
+    """The noise scale, such as σ or a flip probability: what receivers may be told."""
+    parameters: Any
+    """What the host class makes of it for a release (`Mechanism.parameters`); zeros: messages leave as they are."""
+
+
+def draw_levels(table: Level, keys: Array) -> Level:
+    """Levels (episode, agent) drawn from a table (row, agent) by each episode's key; a single row as it is (agent,)."""
+    rows = table.amount.shape[0]
+    if rows == 1:
+        return jax.tree.map(lambda x: x[0], table)
+    which = jax.vmap(lambda key: (jax.random.uniform(jax.random.fold_in(key, 1)) * rows).astype(int))(keys)
+    return jax.tree.map(lambda x: x[which], table)
+
+
+def clip_to_norm(message: Array, clip_norm: float) -> Array:
+    """Scale a message (…, feature) down to L2 norm clip_norm; shorter ones are left as they are, up to rounding.
+
+    A message with a number that is not finite becomes zeros. Squares are taken of numbers of at most 1, so that neither
+    long messages nor short norms leave the range of float32.
+    """
+    finite = jnp.all(jnp.isfinite(message), axis=-1, keepdims=True)
+    message = jnp.where(finite, message, 0.0)
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(message), axis=-1, keepdims=True, initial=clip_norm))
+    shrink = jnp.where(largest > 2.0**64, 2.0**-64, 1.0)  # the reciprocal of the largest numbers would be flushed
+    scaled, most = message * shrink / (largest * shrink), clip_norm / largest
+    squared = jnp.sum(jnp.square(scaled), axis=-1, keepdims=True)
+    # The largest factor is 1, where the root's argument is most², so its slope at 0 never matters.
+    return scaled * (clip_norm * jax.lax.rsqrt(jnp.maximum(squared, jnp.square(most))))
+
+
+def straight_through(hard: Array, soft: Array) -> Array:
+    """The value of hard, bit for bit, with the gradient of soft."""
+    return jax.lax.stop_gradient(hard) + (soft - jax.lax.stop_gradient(soft))
+
+
+def choose(scores: Array) -> Array:
+    """The symbol of the largest score, one-hot and exactly so, with the gradient of the soft-max.
+
+    Where any score is not finite it is symbol 0, and there is no gradient.
+    """
+    count = scores.shape[-1]
+    symbol = base.one_hot(jnp, base.choose(jnp, scores), count)
+    return straight_through(symbol, jax.nn.softmax(base.finite(jnp, scores)))
+
+
+class Mechanism(eqx.Module):
+    """One way to privatise a message, for one message of one agent; `vmap` makes many."""
+
+    spec: Channel = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+    """Numbers that a sender must produce, and that are released."""
+
+    @property
+    def host(self) -> base.Mechanism:
+        """The host side, which knows how to release."""
+        return hosts.of(self.spec)
+
+    def draw(self, key: Array, shape: tuple[int, ...]) -> Any:
+        """Randomness for messages of this shape (…)."""
+        raise NotImplementedError
+
+    def release(self, message: Array, chance: Any, level: Level) -> Array:
+        """What leaves the agent (size,), for what its sender produced (size,)."""
+        raise NotImplementedError
+
+    def read(self, released: Array, level: Level) -> Array:
+        """What a receiver that knows the channel makes of a released message (size,)."""
+        raise NotImplementedError
+
+    def noiseless(self, chance: Any, level: Level) -> tuple[Any, Level]:
+        """Randomness and level under which the channel does everything but add noise."""
+        raise NotImplementedError
+
+    def added(self, chance: Any, level: Level) -> Array | None:
+        """The noise (size,) that is added to a message; None where noise is nothing that is added."""
+        return None
+
+    def clipped(self, message: Array) -> Array:
+        """A message (…, size) within what the channel allows before the noise, which a broken one may forget."""
+        return message
+
+
+class Additive(Mechanism):
+    """A message on a grid plus Gaussian noise; `draw` gives standard normal numbers (…, size)."""
+
+    def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.random.normal(key, (*shape, self.size))
+
+    def steps(self, chance: Array, level: Level) -> Array:
+        """Noise in whole steps of the grid."""
+        return jnp.rint(level.parameters.deviation * chance).astype(jnp.int32)
+
+    def hard(self, message: Array, chance: Array, level: Level) -> Array:
+        """What leaves, without a gradient."""
+        message = jax.lax.stop_gradient(message)
+        return self.host.released(jnp, message, self.steps(chance, level), level.parameters)
+
+    def noiseless(self, chance: Array, level: Level) -> tuple[Array, Level]:
+        return jnp.zeros_like(chance), level
+
+    def added(self, chance: Array, level: Level) -> Array:
+        return self.steps(chance, level) * level.parameters.step
+
+
+class Symbols(Mechanism):
+    """Symbols through a channel whose randomness is words (…, word, 2) of 64 bits, high and low."""
+
+    def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jnp.moveaxis(jax.random.bits(key, (self.host.words, *shape, 2), jnp.uint32), 0, -2)  # type: ignore[attr-defined]
+
+    def release(self, message: Array, chance: Array, level: Level) -> Array:
+        """The mean of what is released is linear in the symbol, so the gradient is that of the mean over all noise."""
+        hard = self.host.released(jnp, jax.lax.stop_gradient(message), chance, level.parameters)
+        return straight_through(hard, choose(message) * self.slope(level))
+
+    def slope(self, level: Level) -> Array:
+        """How much of the symbol is in the mean of what is released."""
+        raise NotImplementedError
+
+    def noiseless(self, chance: Array, level: Level) -> tuple[Array, Level]:
+        return chance, level._replace(parameters=jax.tree.map(jnp.zeros_like, level.parameters))

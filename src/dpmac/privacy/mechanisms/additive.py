@@ -1,0 +1,234 @@
+"""Integers plus integer noise on a public grid: what the Gaussian mechanisms have in common.
+
+A message becomes whole steps of a grid, a power of two that depends on C and σ alone, and noise is a whole number of
+steps. So the low bits of a floating-point sum, which would tell what was sent, never come to be; and because a message
+is rounded before the noise, inwards, rounding costs nothing.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpmac.config import Release, require
+from dpmac.privacy import accounting, audit, checks, limits
+from dpmac.privacy import loss as losses
+from dpmac.privacy.loss import Shift
+from dpmac.privacy.mechanisms.base import Mechanism, Source, finite
+
+SAFETY = accounting.SAFETY
+MARGIN = 2.0**-20
+"""Relative distance that clipped messages keep from C, for the rounding of float32."""
+LEAST, MOST = -110, 90
+"""Exponents of grids that float32 has room for."""
+
+
+class Grid(NamedTuple):
+    """Public numbers of a noise scale, in float32; zeros: messages leave as they are."""
+
+    step: Any
+    """The grid, a power of two."""
+    per_unit: Any
+    """1 / step."""
+    deviation: Any
+    """σ / step."""
+    reach: Any
+    """The largest norm (for code points: the one norm) of a message, in steps."""
+
+
+def exponent_of(value: float) -> int:
+    """⌊log₂ value⌋, exactly."""
+    return math.frexp(value)[1] - 1
+
+
+def grid_exponent(clip_norm: float, sigma: float) -> int:
+    """log₂ of the grid: 2¹⁰ steps or more to the smaller of C and σ, unless σ would then have more than 2²¹.
+
+    >>> grid_exponent(0.5, 15.93)
+    -11
+    """
+    found = max(exponent_of(min(clip_norm, sigma)) - 10, exponent_of(sigma) - 20)
+    require(
+        clip_norm <= 2.0**18 * sigma and LEAST <= found <= MOST,
+        f"sigma must be at least clip_norm / 2^18, both within float32's range, not {sigma} and {clip_norm}",
+    )
+    return found
+
+
+def integer_noise(source: Source, deviation: float, count: int) -> np.ndarray:
+    """Noise of a deployed message: so many whole numbers (count,) of this standard deviation, as int32.
+
+    Normal numbers of 64 random bits each, rounded; they end at 9.15 deviations, which 2⁻⁶⁴ of them would exceed.
+    """
+    return np.rint(deviation * source.normal(count)).astype(np.int32)
+
+
+class Additive(Mechanism):
+    """A vector on the grid plus N(0, σ²I), rounded to the grid."""
+
+    noise_name = "sigma"
+    option = "sigma"
+    released_as = "float32 multiples of a power of two, the same whatever was sent"
+    warning = "a run draws its noise in float32 from a seed: right for experiments, not for secrets that matter"
+
+    def describe_noise(self, noise: float) -> str:
+        return f"σ = {noise:.4g}"
+
+    # Accounting -------------------------------------------------------------------------------------------------------
+
+    def width(self) -> float:
+        """Δ·√k: the copies of one message taken together are one message of this sensitivity."""
+        return self.channel.sensitivity * math.sqrt(self.channel.sent)
+
+    def pool(self, release: Release) -> tuple[Shift, float]:
+        """Squares of shifts in standard deviations add up."""
+        return Shift(), len(release.rates) * (self.width() / release.noise) ** 2 if release.rates else 0.0
+
+    def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
+        return self.width() * math.sqrt(len(plain.rates)) / losses.mu_of(epsilon, delta) * (1 + SAFETY)
+
+    def event(self, release: Release) -> Any:
+        """Uses and copies of a Gaussian event with the noise multiplier σ/Δ."""
+        import dp_accounting as dp
+
+        gaussian = dp.GaussianDpEvent(release.noise / self.channel.sensitivity)
+        return dp.SelfComposedDpEvent(gaussian, accounting.count(release))
+
+    def replaces(self, release: Release) -> bool:
+        """`REPLACE_ONE` would double the sensitivity of a Gaussian event in dp-accounting's PLD accountant."""
+        return False
+
+    # Limits -----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def signal(self, size: int) -> tuple[float, int]:
+        """The largest energy of a message, and the numbers that it is spread over."""
+
+    @abstractmethod
+    def apart(self) -> float:
+        """How far the k values of a secret can lie from each other, in units of C."""
+
+    def signal_to_noise(self, noise: float, size: int) -> float:
+        energy, numbers = self.signal(size)
+        return self.channel.sent * energy / (numbers * noise**2)
+
+    def bits(self, noise: float, size: int, horizon: int) -> float:
+        """The capacity of a Gaussian channel of this energy."""
+        capacity = self.signal(size)[1] / 2 * math.log2(1 + self.signal_to_noise(noise, size)) if noise else math.inf
+        return self.channel.uses(horizon) * capacity
+
+    def eavesdropper(self, noise: float, values: int) -> float:
+        distance = self.apart() * self.channel.clip_norm * math.sqrt(values) / noise
+        return limits.simplex_accuracy(distance, self.channel.symbols)
+
+    # Audits -----------------------------------------------------------------------------------------------------------
+
+    def audit(
+        self,
+        sample: audit.Sampler,
+        delta: float,
+        episodes: int,
+        noise: float,
+        direction: np.ndarray,
+        confidence: float = 0.95,
+        seed: int = 0,
+    ) -> audit.Bound:
+        return audit.audit_gaussian(sample, delta, episodes, noise, direction, confidence, seed)
+
+    @abstractmethod
+    def reach(self, rows: np.ndarray) -> tuple[float, float]:
+        """How far messages (row, number) before the noise reach, and how far they may."""
+
+    def check_released(self, sent: np.ndarray, released: np.ndarray, noise: float) -> list[checks.Check]:
+        """Checks of messages right before the noise (episode, time, agent, number) and after it."""
+        require(sent.ndim == 4, f"sent must have the axes (episode, time, agent, feature), not {sent.ndim}")
+        require(noise > 0, f"sigma must be above 0, not {noise}: without noise there is nothing to check")
+        copies, many = released if released.ndim == 5 else released[:, :, :, None], self.channel.sent > 1
+        white = (copies.astype(float) - sent[:, :, :, None]) / noise
+        found = [self.within_reach(sent), *checks.copies_as_declared(white, self.channel)]
+        white = white if many else white[:, :, :, :1]
+        return [
+            *found,
+            checks.variance(white, (1,), "noise variance at every step"),
+            checks.variance(white, (2,), "noise variance of every agent"),
+            checks.normality(white),
+            checks.independence(white, 1, "noise independent over time"),
+            checks.independence(white, 2, "noise independent between agents"),
+            *([checks.independence(white, 3, "noise independent between copies")] if many else []),
+            checks.independence(white, 0, "noise independent between episodes"),
+        ]
+
+    def within_reach(self, sent: np.ndarray) -> checks.Check:
+        """No two messages before the noise are further than Δ = 2C apart: clipping is the last thing before it."""
+        reach, limit = self.reach(sent.reshape(-1, sent.shape[-1]).astype(float))
+        within = float(reach <= limit * (1 + 1e-5))
+        return checks.Check("message within clip_norm", within, f"largest {reach:.6g}, limit {limit:.6g}")
+
+    def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """In units of each agent's own σ, all noise of a team must look alike."""
+        scaled = before[:, :, :, None] + (left - before[:, :, :, None]) / noise[:, None, None]
+        return self.check_released(before, scaled, 1.0)
+
+    # The release ------------------------------------------------------------------------------------------------------
+
+    def draw(self, source: Source, noise: float, size: int) -> np.ndarray:
+        return integer_noise(source, float(self.parameters(noise).deviation), size)
+
+    def radius(self) -> float:
+        """The largest norm of a message before the noise."""
+        return self.channel.clip_norm
+
+    def parameters(self, noise: float, /) -> Grid:
+        if noise == 0:
+            return Grid(*np.zeros(4, np.float32))
+        step = 2.0 ** grid_exponent(self.channel.clip_norm, noise)
+        reach = self.radius() / step * (1 - MARGIN)
+        return Grid(*(np.float32(value) for value in (step, 1 / step, noise / step, reach)))
+
+    @abstractmethod
+    def steps(self, xp: Any, message: Any, grid: Grid) -> Any:
+        """A message as whole steps of the grid (number,), of a norm that is at most the largest."""
+
+    def released(self, xp: Any, message: Any, draws: Any, parameters: Grid) -> Any:
+        """(m + z)·grid for m steps of the message and z steps of noise, both int32; without noise, what was made."""
+        private = (self.steps(xp, message, parameters) + draws).astype(xp.float32) * parameters.step
+        return xp.where(parameters.step > 0, private, self.plain(xp, message)).astype(xp.float32)
+
+    @abstractmethod
+    def plain(self, xp: Any, message: Any) -> Any:
+        """What leaves without noise."""
+
+
+def power_of_two(xp: Any, exponent: Any) -> Any:
+    """2ⁿ in float32 for whole n from -126 to 127."""
+    return ((exponent + 127) << 23).astype(xp.int32).view(xp.float32)
+
+
+def clipped_steps(xp: Any, message: Any, grid: Grid) -> Any:
+    """The message (number,) scaled down to norm C if it is longer, in whole steps, rounded towards zero, as int32.
+
+    Why the norm of the result is never above C/grid. Let e be the exponent of the largest number, and b = message/2^e,
+    exactly. With aᵢ = ⌊2¹⁴|bᵢ|⌋ + 1 ≤ 2¹⁵ the squares are summed up in integers, of which H counts units of 2¹²,
+    rounded up: 2¹⁴‖b‖ < ‖a‖ ≤ 2⁶√H. Hence ‖b‖ < 2⁻⁸√H ≤ 2⁻¹⁶n for n = ⌊2⁸√H⌋ + 1. The result is m = trunc(b·f) with f
+    = min(2¹⁶·reach/n, 2^e/grid), where reach ≤ (1 − 2⁻²⁰)·C/grid. In real numbers ‖b·f‖ ≤ ‖b‖·2¹⁶·reach/n < reach. Each
+    of the root, the conversion of H, the quotient and the products is off by a relative 2⁻²⁴ at most, all of them
+    together by less than 2⁻²¹, which the margin in `reach` exceeds; truncation only shortens. Where the second term
+    is the smaller one, the message is short enough and m = trunc(message/grid), exactly.
+
+    Norms come out at most √d/2¹⁴ + 2⁻¹⁶ too large, so that a long message ends so much below C. All of it is integer
+    arithmetic, single float32 operations and powers of two: sums in another order, fused products and flushed
+    subnormal numbers make no difference, so that NumPy and compiled programs agree in every bit.
+    """
+    message = finite(xp, message)
+    largest = xp.max(xp.abs(message), axis=-1, keepdims=True, initial=0.0)
+    exponent = xp.maximum((largest.view(xp.int32) >> 23) - 127, -120)
+    half = exponent >> 1
+    scaled = (message * power_of_two(xp, -half)) * power_of_two(xp, half - exponent)
+    parts = (xp.abs(scaled) * 2.0**14).astype(xp.int32).astype(xp.uint32) + 1
+    squares = parts * parts
+    high, low = (xp.sum(part, axis=-1, keepdims=True, dtype=xp.uint32) for part in (squares >> 12, squares & 0xFFF))
+    units = (high + (low >> 12) + 1).astype(xp.int32).astype(xp.float32)
+    norm = ((xp.sqrt(units) * 2.0**8).astype(xp.int32) + 1).astype(xp.float32)
+    factor = xp.minimum(grid.reach * 2.0**16 / norm, power_of_two(xp, exponent) * grid.per_unit)
+    return (scaled * factor).astype(xp.int32)

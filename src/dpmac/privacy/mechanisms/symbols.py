@@ -1,0 +1,126 @@
+"""One of k symbols through a channel of few outcomes: what randomised response and its relatives have in common.
+
+A pair of neighbours sends two different symbols, and every pair is told apart equally well. A use has a loss of +ε₀, 0
+or −ε₀, so that many uses are composed exactly on a lattice. Randomness is 64-bit words, two uint32 (high, low) each, of
+which as many are drawn whatever is sent; thresholds are rounded to the side of more privacy.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from dpmac.config import Channel, Release, require
+from dpmac.privacy import accounting, audit, checks
+from dpmac.privacy import loss as losses
+from dpmac.privacy.loss import Lattice
+from dpmac.privacy.mechanisms.base import Mechanism, Source
+
+
+def check_symbols(channel: Channel) -> None:
+    """What all mechanisms that send symbols refuse."""
+    require(channel.sample_rate == 0, "only the gaussian channel samples transitions")
+    require(channel.place == "sender", "symbols cannot be made at the receiver")
+
+
+def different_symbols(symbols: int, uses: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (use, symbol) of two senders whose symbols differ in every use."""
+    first = rng.integers(symbols, size=uses)
+    return np.eye(symbols)[first], np.eye(symbols)[(first + 1) % symbols]
+
+
+def words_of(value: int) -> np.ndarray:
+    """High and low word (2,) of a 64-bit number."""
+    return np.array([value >> 32, value & 0xFFFFFFFF], np.uint32)
+
+
+def threshold_of(probability: float) -> np.ndarray:
+    """Words of ⌈probability·2⁶⁴⌉: a random word below it has at least this probability, and 2⁻⁶⁴ more at most."""
+    require(
+        probability == 0 or probability >= 2.0**-64,
+        f"a probability of {probability:.3g} is below 2^-64 and cannot be drawn; use inf or less ε",
+    )
+    return words_of(min(math.ceil(probability * 2**64), 2**64 - 1))
+
+
+def below(first: Any, second: Any) -> Any:
+    """Whether 64-bit words (…, 2) are smaller than others."""
+    same = first[..., 0] == second[..., 0]
+    return (first[..., 0] < second[..., 0]) | (same & (first[..., 1] < second[..., 1]))
+
+
+def remainder(words: Any, divisor: int) -> Any:
+    """64-bit words (…, 2) modulo a number below 2¹⁶, in 32-bit arithmetic."""
+    return ((words[..., 0] % divisor) * (2**32 % divisor) + words[..., 1] % divisor) % divisor
+
+
+class Symbols(Mechanism):
+    """A symbol, the largest of k scores, through a channel that treats all pairs of symbols alike."""
+
+    alphabet = True
+    share = True
+    released_as = "one of a few whole numbers"
+
+    def check(self) -> None:
+        check_symbols(self.channel)
+
+    @abstractmethod
+    def lattice(self, noise: float) -> Lattice:
+        """The loss of one use."""
+
+    @abstractmethod
+    def noise_of(self, epsilon: float) -> float:
+        """The noise scale of one use that costs ε₀ at δ = 0."""
+
+    def pool(self, release: Release) -> tuple[Lattice, float]:
+        """Uses of like channels add up."""
+        return self.lattice(release.noise), accounting.count(release)
+
+    def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
+        """A symbol that leaves once is calibrated at δ = 0: spending δ would win it less than δ of accuracy."""
+        uses = accounting.count(plain)
+        if uses == 1:
+            return self.noise_of(epsilon)
+
+        def excess(each: float) -> float:
+            return losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta
+
+        low, high = epsilon / uses, 2 * epsilon / uses  # n times ε/n is never too much
+        while excess(high) <= 0:
+            low, high = high, 2 * high
+        return self.noise_of(losses.solve(excess, low, high) * (1 - accounting.SAFETY))
+
+    def worst_case(self, uses: int, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        return different_symbols(self.channel.symbols, uses, rng)
+
+    def audit(
+        self,
+        sample: audit.Sampler,
+        delta: float,
+        episodes: int,
+        noise: float,
+        direction: np.ndarray,
+        confidence: float = 0.95,
+        seed: int = 0,
+    ) -> audit.Bound:
+        """From how often what is released speaks for the right symbol, and for the other one."""
+        return audit.audit_response(sample, delta, episodes, direction, confidence, seed)
+
+    def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """Each agent by itself; before the noise, the symbol stands out."""
+        return [
+            check
+            for agent, amount in enumerate(noise)
+            for check in self.check_released(before[:, :, [agent]].argmax(-1), left[:, :, [agent]], float(amount))
+        ]
+
+    @property
+    @abstractmethod
+    def words(self) -> int:
+        """Random words that a release takes."""
+
+    def draw(self, source: Source, noise: float, size: int) -> np.ndarray:
+        """Words (word, 2), high and low."""
+        drawn = source.words(self.words)
+        return np.stack([drawn >> np.uint64(32), drawn & np.uint64(0xFFFFFFFF)], axis=-1).astype(np.uint32)

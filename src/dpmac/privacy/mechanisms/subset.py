@@ -4,6 +4,7 @@ It tells more than randomised response where there are many symbols and ε is sm
 every ε above 0.41, the two are the same.
 """
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ class Subset(Symbols):
 
         low = least = epsilon / uses  # n times ε/n is never too much
         high = math.inf
-        for d in range(1, k):
+        for d in itertools.count(1):
             low = max(least, math.log(k / (d + 0.5) - 1) + 1e-12) if k > 2 * d + 1 else least
             if low == least or excess(low) <= 0:
                 break

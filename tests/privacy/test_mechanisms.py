@@ -1,7 +1,5 @@
 """What every mechanism has, whichever it is."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -116,10 +114,3 @@ def test_few_draws_of_other_symbols_tell_nothing():
     assert privacy.checks.even_members(np.ones((3, 1), bool)).p_value == 1
     spread = privacy.checks.even_members(np.random.default_rng(0).random((400, 7)) < 0.3)
     assert 1e-4 < spread.p_value <= 1
-
-
-def test_subsets_at_large_budgets_are_found_by_doubling():
-    channel = Channel("subset", symbols=3)
-    noise = privacy.calibrate(channel, 80.0, DELTA, 2)
-    assert privacy.epsilon(Release(channel, noise, 2), DELTA) <= 80
-    assert noise == pytest.approx(math.exp(-40), rel=100)

@@ -65,7 +65,7 @@ def test_accounting_agrees_with_all_subsets_and_all_pairs_of_them(symbols, epsil
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 8, 30])
-@pytest.mark.parametrize(("epsilon", "uses"), [(0.3, 10), (1.0, 25), (3.0, 4), (20.0, 7), (60.0, 25)])
+@pytest.mark.parametrize(("epsilon", "uses"), [(0.3, 10), (1.0, 25), (3.0, 4), (20.0, 7), (60.0, 25), (1.0, 400)])
 def test_calibrated_noise_of_many_uses_meets_the_budget_and_hardly_more(symbols, epsilon, uses):
     spec = Channel("subset", symbols=symbols)
     noise = privacy.calibrate(spec, epsilon, DELTA, uses)

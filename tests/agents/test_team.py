@@ -14,7 +14,7 @@ from dpmac.agents.mechanisms import levels
 from dpmac.agents.protocol import masked_softmax
 from dpmac.agents.team import Shape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig
-from dpmac.learner.rollout import play
+from dpmac.learner.rollout import Randomness, play
 
 SMALL = NetworkConfig(hidden=8, message_hidden=6, message_size=4)
 TASK = tasks.make("probe-neighbour", horizon="7")
@@ -41,7 +41,7 @@ def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=
 
 @partial(jax.jit, static_argnums=0)
 def play_all(task, team, level, *given):
-    return jax.vmap(lambda *each: play(task, team, False, level, *each))(*given)
+    return jax.vmap(lambda *each: play(task, team, False, False, level, Randomness(*each)))(*given)
 
 
 def record(team, level, seed=0, episodes=EPISODES):

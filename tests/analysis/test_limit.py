@@ -20,14 +20,14 @@ EPSILONS = (0.5, 1, 2, 3, 5, 10)
 KNOWN = {
     "ccn": {
         "silence": -19.91,
-        "response": (-19.56, -18.45, -14.88, -11.85, -9.59, -9.18),
+        "randomised": (-19.56, -18.45, -14.88, -11.85, -9.59, -9.18),
         "public": (-19.42, -18.14, -14.64, -11.78, -9.59, -9.18),
         "bound": (-19.39, -18.10, -14.60, -11.74, -9.55, -9.14),
         "two": (-19.42, -18.16, -14.98, -12.79),
     },
     "midway": {
         "silence": -19.37,
-        "response": (-19.11, -18.27, -15.56, -13.25, -11.53, -11.21),
+        "randomised": (-19.11, -18.27, -15.56, -13.25, -11.53, -11.21),
         "bound": (-18.95, -17.98, -15.32, -13.15, -11.47, -11.16),
     },
 }
@@ -57,9 +57,9 @@ def test_lines_lie_in_their_order_and_near_the_known_ones(name, episodes):
             error = found["lines"][line]["points"][0]["return_se"]
             np.testing.assert_allclose(means(found, line), np.take(known, [0, 2, 5]), atol=4 * error, err_msg=line)
     bound = means(found, "bound")
-    for line in ("response", "two", "fixed", "shared", "public"):
+    for line in ("randomised", "two", "fixed", "shared", "public"):
         assert (means(found, line) <= bound).all(), line
-    assert (means(found, "response") <= means(found, "fixed") + 1e-6).all()
+    assert (means(found, "randomised") <= means(found, "fixed") + 1e-6).all()
     assert (np.diff(bound) > 0).all()
 
 

@@ -152,7 +152,10 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("calibrate --sample-rate 0.01", "never draws a transition"),
         ("calibrate --mechanism response --accountant paper", "only gaussian"),
         ("calibrate --neighbours transition --accountant paper", "goes with --accountant exact"),
-        ("calibrate --mechanism laplace", "allowed: gaussian, response, code, subset, or package.module:Class"),
+        (
+            "calibrate --mechanism laplace",
+            "allowed are gaussian, response, code, subset, or your own as package.module:Name",
+        ),
         ("calibrate --mechanism json:dumps", "is not a dpmac.privacy.mechanisms.base.Mechanism"),
         ("calibrate --mechanism nowhere:Class", "cannot be loaded"),
         ("account", "--sigma is needed"),

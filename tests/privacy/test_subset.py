@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,22 +17,19 @@ from dpmac.agents.mechanisms import levels, mechanism
 from dpmac.config import BadInput, Channel, Release
 from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
-from dpmac.privacy.mechanisms.subset import Subset
 from dpmac.runner.voice import Entropy
 
 DELTA = 1e-4
 EIGHT = Channel("subset", symbols=8, period=0)
 
 
-def subset_of(spec: Channel) -> Subset:
-    found = mechanisms.of(spec)
-    assert isinstance(found, Subset)
-    return found
+def host_of(spec) -> Any:
+    return mechanisms.of(spec)
 
 
 def subsets(spec, noise):
     """All subsets, and the probability of each, straight from the definition."""
-    k, host = spec.symbols, subset_of(spec)
+    k, host = spec.symbols, host_of(spec)
     d, ratio = host.members(noise), 1 / noise
     inside = d * ratio / (d * ratio + k - d)
     found = [frozenset(one) for one in itertools.combinations(range(k), d)]
@@ -46,7 +44,7 @@ def subsets(spec, noise):
 @pytest.mark.parametrize(("epsilon", "members"), [(0.5, 3), (1.0, 2), (2.0, 1)])
 def test_size_of_a_subset_is_that_of_its_authors(epsilon, members):
     noise = privacy.calibrate(EIGHT, epsilon, DELTA)
-    assert subset_of(EIGHT).members(noise) == members == max(1, round(8 / (math.exp(epsilon) + 1)))
+    assert host_of(EIGHT).members(noise) == members == max(1, round(8 / (math.exp(epsilon) + 1)))
     assert privacy.pure_epsilon(Release(EIGHT, noise)) == pytest.approx(epsilon, rel=1e-12)
 
 
@@ -67,7 +65,7 @@ def test_accounting_agrees_with_all_subsets_and_all_pairs_of_them(symbols, epsil
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 8, 30])
-@pytest.mark.parametrize(("epsilon", "uses"), [(0.3, 10), (1.0, 25), (3.0, 4), (20.0, 7), (60.0, 25)])
+@pytest.mark.parametrize(("epsilon", "uses"), [(0.3, 10), (1.0, 25), (3.0, 4), (20.0, 7), (60.0, 25), (1.0, 400)])
 def test_calibrated_noise_of_many_uses_meets_the_budget_and_hardly_more(symbols, epsilon, uses):
     spec = Channel("subset", symbols=symbols)
     noise = privacy.calibrate(spec, epsilon, DELTA, uses)
@@ -83,14 +81,14 @@ def test_the_event_is_an_upper_bound_and_exact_for_single_symbols():
         accountant.compose(privacy.event(release))
         claimed, exact = accountant.get_epsilon(1e-5), privacy.epsilon(release, 1e-5)
         assert exact <= claimed * (1 + 1e-6)
-        if subset_of(spec).members(noise) == 1:
+        if host_of(spec).members(noise) == 1:
             assert claimed == pytest.approx(exact, rel=2e-3)
         else:
             assert claimed <= 1.25 * exact
 
 
 def test_a_ledger_adds_up_uses(tmp_path):
-    ledger, release = privacy.Ledger(tmp_path / "ledger", [math.inf], DELTA), Release(EIGHT, 0.6)
+    ledger, release = privacy.Ledger(tmp_path / "ledger", [math.inf], DELTA, create=True), Release(EIGHT, 0.6)
     ledger.charge({0: release}, times=3)
     ledger.charge({0: Release(replace(EIGHT, period=1), 0.6, 4)})
     assert ledger.spent(0) == pytest.approx(privacy.epsilon(Release(replace(EIGHT, period=1), 0.6, 7), DELTA))
@@ -102,9 +100,9 @@ def test_a_ledger_adds_up_uses(tmp_path):
         (lambda: privacy.epsilon(Release(EIGHT, 1.1), DELTA), "at most 1"),
         (lambda: privacy.calibrate(replace(EIGHT, sample_rate=0.5), 1.0, DELTA), "samples transitions"),
         (lambda: privacy.epsilon(Release(replace(EIGHT, place="receiver"), 0.5), DELTA), "at the receiver"),
-        (lambda: mechanisms.of(EIGHT).parameters(1e-30), "2\\^-64"),
-        (lambda: mechanisms.of(EIGHT).check_released(np.zeros((2, 2)), np.zeros((2, 2)), 0.5), "axes"),
-        (lambda: mechanisms.of(EIGHT).check_released(np.zeros((2, 2, 2)), np.zeros((2, 2, 2, 8)), 0.0), "must lie"),
+        (lambda: host_of(EIGHT).parameters(1e-30), "2\\^-64"),
+        (lambda: host_of(EIGHT).check_released(np.zeros((2, 2)), np.zeros((2, 2)), 0.5), "axes"),
+        (lambda: host_of(EIGHT).check_released(np.zeros((2, 2, 2)), np.zeros((2, 2, 2, 8)), 0.0), "must lie"),
     ],
 )
 def test_nonsense_is_refused_with_a_message(call, says):
@@ -148,7 +146,7 @@ def test_bits_and_guess_agree_with_enumeration(epsilon):
 def test_no_guess_from_many_subsets_exceeds_the_limit():
     spec, rng = replace(EIGHT, period=1), np.random.default_rng(0)
     noise, count, uses = math.exp(-0.5), 4000, 6
-    host = subset_of(spec)
+    host = host_of(spec)
     words = rng.integers(2**32, size=(count, uses, 9, 2), dtype=np.uint32)
     heard = np.array([[host.release(np.eye(8)[0], one, noise) for one in each] for each in words]).sum(1)
     best = heard == heard.max(1, keepdims=True)
@@ -163,7 +161,7 @@ def test_no_guess_from_many_subsets_exceeds_the_limit():
 
 
 def deployed(spec, noise, symbol, count):
-    host, source = mechanisms.of(spec), Entropy()
+    host, source = host_of(spec), Entropy()
     return np.stack([host.release(np.eye(8)[symbol], host.draw(source, noise, 8), noise) for _ in range(count)])
 
 
@@ -192,9 +190,7 @@ def test_audit_of_the_shipped_channel_comes_close_to_epsilon_and_stays_below(eps
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, epsilon, DELTA))
     canary = privacy.canary(release)
-    bound = mechanisms.of(EIGHT).audit(
-        shipped(release, canary, 8), DELTA, 200_000, release.noise, canary.direction, 0.99
-    )
+    bound = host_of(EIGHT).audit(shipped(release, canary, 8), DELTA, 200_000, release.noise, canary.direction, 0.99)
     assert bound.method == "symbol counts"
     assert 0.85 * epsilon < bound.epsilon <= epsilon
 
@@ -204,7 +200,7 @@ def test_a_claim_of_half_the_epsilon_is_refuted():
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, 1.0, DELTA))
     canary = privacy.canary(release)
-    bound = mechanisms.of(EIGHT).audit(shipped(release, canary, 8), DELTA, 50_000, 0.0, canary.direction, 0.99)
+    bound = host_of(EIGHT).audit(shipped(release, canary, 8), DELTA, 50_000, 0.0, canary.direction, 0.99)
     assert privacy.verdict(0.5, bound)["verdict"] == "refuted"
 
 
@@ -212,7 +208,7 @@ def test_a_claim_of_half_the_epsilon_is_refuted():
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_checks_leave_sound_subsets_alone(copies, epsilon):
     spec, noise, failed = replace(EIGHT, copies=copies), math.exp(-epsilon), 0
-    host, twin = mechanisms.of(spec), mechanism(spec, 8)
+    host, twin = host_of(spec), mechanism(spec, 8)
     level = jax.tree.map(lambda leaf: leaf[0], levels(spec, (noise,)))
     release = jax.jit(jax.vmap(jax.vmap(twin.release, in_axes=(None, 0, None)), in_axes=(0, 0, None)))
     for seed in range(40):
@@ -239,11 +235,11 @@ def test_gradient_is_that_of_the_mean():
     found, law = subsets(EIGHT, noise)
     members = np.array([[symbol in one for symbol in range(8)] for one in found], float)
     mean = np.stack([law(symbol) @ members for symbol in range(8)])
-    slope = mechanisms.of(EIGHT).parameters(noise).slope
+    slope = host_of(EIGHT).parameters(noise).slope
     np.testing.assert_allclose(mean - mean.mean(0), slope * (np.eye(8) - 1 / 8), atol=1e-6)
 
 
 def test_randomised_response_loses_nothing_by_being_a_subset():
     noise = math.exp(-2.0)
-    found, known = subset_of(EIGHT).lattice(noise), losses.response_lattice(losses.response_flip(2.0, 8), 8)
+    found, known = host_of(EIGHT).lattice(noise), losses.response_lattice(losses.response_flip(2.0, 8), 8)
     assert (found.step, *found.probabilities) == pytest.approx((known.step, *known.probabilities), rel=1e-9)

@@ -25,7 +25,7 @@ from dpmac.tasks.midway import Midway
 from dpmac.tasks.particles import Bodies, Convention, Points
 
 LINES = {
-    "response": "randomised response, scripted walkers",
+    "randomised": "randomised response, scripted walkers",
     "two": "two symbols, grouped by the landmarks, scripted walkers",
     "fixed": "best fixed code, scripted walkers",
     "shared": "best code by the landmarks, scripted walkers",
@@ -119,7 +119,7 @@ def scripted(scenes: Scenes, epsilon: float) -> dict[str, np.ndarray]:
     by_landmarks = staircase.shared(spread, epsilon).weights
     by_landmarks[:, -2] += by_landmarks[:, -1] * program.directions.min()  # all e^−ε tells as little as all 1
     codes = {
-        "response": response,
+        "randomised": response,
         "two": two_symbols(spread, program),
         "fixed": fixed_code(earned, program, response),
         "shared": by_landmarks[:, :-1],

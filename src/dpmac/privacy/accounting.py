@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dpmac.config import Channel, Neighbours, Release, Unit, require
 from dpmac.privacy import mechanisms
-from dpmac.privacy.loss import Loss
 
 if TYPE_CHECKING:
     from dpmac.privacy.mechanisms.base import Mechanism
@@ -91,11 +90,6 @@ def relation(release: Release) -> Any:
 
     kinds = dp.NeighboringRelation
     return kinds.REPLACE_ONE if mechanism_of(release).replaces(release) else kinds.ADD_OR_REMOVE_ONE
-
-
-def loss(release: Release, delta: float) -> Loss:
-    """The privacy loss of a release; `delta` is the scale of what a sampled one may ignore."""
-    return mechanism_of(release).loss(release, delta)
 
 
 def mechanism_of(release: Release) -> "Mechanism":

@@ -53,7 +53,7 @@ class Shift(NamedTuple):
     """Gaussian releases: the squares of their shifts add up."""
 
     def loss(self, squared: float) -> Loss:
-        return Loss(math.sqrt(squared))
+        return Loss(math.sqrt(squared)) if math.isfinite(squared) else Loss(infinite=1.0)
 
     def pure(self, squared: float) -> float:
         return math.inf if squared else 0.0

@@ -43,12 +43,12 @@ def exponent_of(value: float) -> int:
 
 
 def grid_exponent(clip_norm: float, sigma: float) -> int:
-    """log₂ of the grid: 2¹⁰ steps or more to the smaller of C and σ, unless σ would then have more than 2²¹.
+    """log₂ of the grid: 2²⁰ to 2²¹ steps to σ, unless C would then have more than 2²⁵.
 
     >>> grid_exponent(0.5, 15.93)
-    -11
+    -17
     """
-    found = max(exponent_of(min(clip_norm, sigma)) - 10, exponent_of(sigma) - 20)
+    found = max(exponent_of(sigma) - 20, exponent_of(clip_norm) - 24)
     require(
         clip_norm <= 2.0**18 * sigma and LEAST <= found <= MOST,
         f"sigma must be at least clip_norm / 2^18, both within float32's range, not {sigma} and {clip_norm}",
@@ -83,7 +83,8 @@ class Additive(Mechanism):
 
     def pool(self, release: Release) -> tuple[Shift, float]:
         """Squares of shifts in standard deviations add up."""
-        return Shift(), len(release.rates) * (self.width() / release.noise) ** 2 if release.rates else 0.0
+        shift = self.width() / release.noise
+        return Shift(), len(release.rates) * shift * shift if release.rates else 0.0  # may be infinite
 
     def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
         return self.width() * math.sqrt(len(plain.rates)) / losses.mu_of(epsilon, delta) * (1 + SAFETY)

@@ -87,13 +87,15 @@ class Subset(Symbols):
         def excess(each: float) -> float:
             return losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta
 
-        low = least = epsilon / uses  # n times ε/n is never too much
-        high = math.inf
-        for d in range(1, k):
-            low = max(least, math.log(k / (d + 0.5) - 1) + 1e-12) if k > 2 * d + 1 else least
-            if low == least or excess(low) <= 0:
-                break
-            high = low - 2e-12
+        least = epsilon / uses  # n times ε/n is never too much
+
+        def lowest(d: int) -> float:
+            """The least ε₀ of subsets of d."""
+            return max(least, math.log(k / (d + 0.5) - 1) + 1e-12) if k > 2 * d + 1 else least
+
+        d, high = 1, math.inf
+        while (low := lowest(d)) > least and excess(low) > 0:
+            d, high = d + 1, low - 2e-12
         if math.isinf(high):
             high = 2 * low
             while excess(high) <= 0:

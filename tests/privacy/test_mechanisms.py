@@ -1,0 +1,116 @@
+"""What every mechanism has, whichever it is."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from dpmac import privacy
+from dpmac.config import Channel, Release
+from dpmac.privacy import mechanisms
+from dpmac.privacy.mechanisms import additive
+from dpmac.privacy.mechanisms.base import Mechanism
+from dpmac.runner.voice import Entropy
+
+DELTA = 1e-4
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_what_leaves_has_the_size_that_senders_were_told(name):
+    host = mechanisms.of(Channel(name, symbols=4))
+    size = host.size(6)
+    assert size == (4 if host.alphabet else 6)
+    for noise in (0.0, 0.4):
+        sent = host.release(np.arange(size), host.draw(Entropy(), noise, size), noise)
+        assert sent.shape == (size,)
+        assert sent.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gaussian", "σ = 0.4"),
+        ("code", "σ = 0.4"),
+        ("response", "symbols replaced with probability 0.4"),
+        ("subset", "1 of 4 symbols sent, the true one among them with probability 0.455"),
+    ],
+)
+def test_the_noise_scale_can_be_said_in_words(name, says):
+    assert mechanisms.of(Channel(name, symbols=4)).describe_noise(0.4) == says
+
+
+@pytest.mark.parametrize("name", ["response", "subset"])
+def test_what_a_mechanism_does_not_know_is_bounded_by_what_is_always_true(name):
+    host = mechanisms.of(Channel(name, symbols=8, copies=2))
+    for noise in (0.3, 0.7):
+        assert Mechanism.bits(host, noise, 8, 5) >= host.bits(noise, 8, 5)
+        assert Mechanism.eavesdropper(host, noise, 1) >= host.eavesdropper(noise, 1)
+
+
+def test_a_mechanism_without_checks_has_none_and_is_audited_without_assumptions():
+    channel = Channel("response", period=0)
+    host, release = mechanisms.of(channel), Release(channel, 0.3)
+    nothing = np.zeros(1)
+    assert Mechanism.check_released(host, nothing, nothing, 0.3) == Mechanism.white_box(host, nothing, nothing, nothing)
+    canary = privacy.canary(release)
+
+    def sample(side, episodes, rng):
+        inputs, words = (canary.first, canary.second)[side], rng.integers(2**32, size=(episodes, 2, 2), dtype=np.uint32)
+        return np.stack([host.release(inputs[0], one, 0.3) for one in words])[:, None, None]
+
+    free = Mechanism.audit(host, sample, DELTA, 4000, 0.3, canary.direction)
+    assert free.method == "distribution-free"
+    assert 0.5 < free.epsilon < privacy.pure_epsilon(release)
+    assert host.audit(sample, DELTA, 4000, 0.3, canary.direction).method == "symbol counts"
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_without_noise_everything_can_be_guessed_and_with_the_most_nothing(name):
+    host = mechanisms.of(Channel(name))
+    assert host.best_guess(Release(Channel(name), 0.0), 3) == 1
+    most = {"response": 2 / 3, "subset": 1.0}.get(name, 1e6)
+    assert host.best_guess(Release(Channel(name), most), 3) == pytest.approx(1 / 3, abs=1e-6)
+
+
+def test_noise_of_deployment_is_whole_numbers_of_the_right_size():
+    drawn = additive.integer_noise(Entropy(), 5000.0, 20_000)
+    assert drawn.dtype == np.int32
+    assert kstest((drawn + np.random.default_rng(0).uniform(-0.5, 0.5, 20_000)) / 5000, "norm").pvalue > 1e-4
+
+
+def team_of(name, noise):
+    """Symbols or vectors of a team of two (episode, time, agent, number) before the noise and as they left."""
+    host, rng = mechanisms.of(Channel(name, symbols=4)), np.random.default_rng(0)
+    raw = 3 * rng.standard_normal((30, 6, 2, 4))
+    source = Entropy(np.random.default_rng(1).bytes)
+    before, left = np.zeros(raw.shape), np.zeros((*raw.shape[:3], 1, 4))
+    for place in np.ndindex(raw.shape[:3]):
+        draws = host.draw(source, noise[place[2]], 4)
+        if host.share:
+            before[place] = host.release(raw[place], draws, 0.0)
+        else:
+            before[place] = host.release(raw[place], np.zeros(4, np.int32), noise[place[2]])
+        left[place] = host.release(raw[place], draws, noise[place[2]])
+    return host, before, left
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_white_box_checks_hold_for_agents_of_different_noise(name):
+    noise = np.array([0.3, 0.6])
+    host, before, left = team_of(name, noise)
+    found = host.white_box(before, left, noise)
+    assert len(found) > 5
+    assert privacy.failures(found, 0.9999) == []
+    assert privacy.failures(host.white_box(before, left, noise / 3))
+
+
+def test_a_subset_with_something_beside_it_is_refused():
+    host = mechanisms.of(Channel("subset", symbols=4))
+    sent, released = np.zeros((2, 2, 2), int), np.zeros((2, 2, 2, 4))
+    (only,) = host.check_released(sent, released, 0.5)
+    assert only.p_value == 0
+
+
+def test_few_draws_of_other_symbols_tell_nothing():
+    assert privacy.checks.even_members(np.ones((3, 1), bool)).p_value == 1
+    spread = privacy.checks.even_members(np.random.default_rng(0).random((400, 7)) < 0.3)
+    assert 1e-4 < spread.p_value <= 1

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 import tyro
+from pages import DOCS, ROOT, blocks, play
 
 from dpmac import config, privacy
 from dpmac.agents import mechanisms
 from dpmac.cli import completion
-from dpmac.runner import voice
-from pages import DOCS, ROOT, blocks, play
+from dpmac.deploy import channel as voice
 
 PAGES = sorted(DOCS.glob("*.md"))
 OWN, LONG = {"extend"}, {"reproduction", "frontier"}
@@ -79,7 +79,7 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
         loaded = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', page.read_text())
         assert not loaded, f"{page.name} loads {loaded}"
     reference = (tmp_path / "reference.html").read_text()
-    for name in ("dpmac.runner.deploy.load", "dpmac.privacy.accounting.calibrate", "dpmac.tasks.base.Task"):
+    for name in ("dpmac.deploy.team.load", "dpmac.privacy.accounting.calibrate", "dpmac.tasks.base.Task"):
         assert f'id="{name}"' in reference
 
 

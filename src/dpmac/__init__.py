@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_LAZY = {"load": "dpmac.runner.deploy"}
+_LAZY = {"load": "dpmac.deploy.team"}
 """Public functions that need JAX; importing `dpmac` alone does not import it."""
 
 

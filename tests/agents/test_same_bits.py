@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dpmac.agents.mechanisms import levels, mechanism
 from dpmac.config import BadInput, Channel
+from dpmac.deploy.channel import Entropy
 from dpmac.privacy import mechanisms as hosts
 from dpmac.privacy.mechanisms import additive
-from dpmac.runner.voice import Entropy
 
 SIZE = 8
 CHANNELS = {

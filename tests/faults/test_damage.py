@@ -3,13 +3,10 @@
 import contextlib
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "runner"))
 from tiny import CONFIG, begin, leaves, train
 
 from dpmac.config import BadInput, RunConfig

@@ -4,20 +4,18 @@ import ast
 import gzip
 import json
 import shutil
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import jax
+import made
 import numpy as np
 import pytest
 import safetensors.numpy
-
-sys.path.append(str(Path(__file__).parents[1] / "runner"))
+from pages import ROOT
 from tiny import CONFIG, begin, train
 
 import dpmac
-import made
 from dpmac import cli, privacy, tasks
 from dpmac.config import BadInput, Budget, Channel, dumps
 from dpmac.experiments import Cell
@@ -25,7 +23,6 @@ from dpmac.figures import report
 from dpmac.privacy.mechanisms.additive import grid_exponent
 from dpmac.results import records, store
 from dpmac.runner import checkpoint, finish, population
-from pages import ROOT
 
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "subprocess"}
@@ -274,7 +271,7 @@ def test_raw_messages_are_marked_in_reports():
 
 
 def test_raw_messages_are_marked_in_films(runs, tmp_path, monkeypatch):
-    from dpmac.runner import film
+    from dpmac.analysis import film
 
     shown = []
     monkeypatch.setattr(

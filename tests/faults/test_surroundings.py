@@ -5,11 +5,8 @@ import json
 import sys
 import time
 import types
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "runner"))
 from tiny import OPTIONS, begin, contents, dpmac, train
 
 from dpmac import cli

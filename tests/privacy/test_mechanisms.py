@@ -6,10 +6,10 @@ from scipy.stats import kstest
 
 from dpmac import privacy
 from dpmac.config import Channel, Release
+from dpmac.deploy.channel import Entropy
 from dpmac.privacy import mechanisms
 from dpmac.privacy.mechanisms import additive
 from dpmac.privacy.mechanisms.base import Mechanism
-from dpmac.runner.voice import Entropy
 
 DELTA = 1e-4
 

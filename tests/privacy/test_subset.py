@@ -15,9 +15,9 @@ from scipy.stats import chisquare
 from dpmac import privacy
 from dpmac.agents.mechanisms import levels, mechanism
 from dpmac.config import BadInput, Channel, Release
+from dpmac.deploy.channel import Entropy
 from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
-from dpmac.runner.voice import Entropy
 
 DELTA = 1e-4
 EIGHT = Channel("subset", symbols=8, period=0)

@@ -3,7 +3,6 @@
 import json
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -28,11 +27,6 @@ PURSUIT = shlex.split(
     "--epsilon 3 --steps 100 --hidden 8 --message-hidden 8 --message-size 4 --batch 4 --evaluations 5 "
     "--evaluation-episodes 2 --explore-steps 100"
 )
-
-
-@pytest.fixture(autouse=True)
-def own_environments(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tasks"))  # where worlds.py lies
 
 
 def test_resumed_run_is_bit_identical(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dpmac.analysis import bench
 from dpmac.config import RunConfig, Training
-from dpmac.runner import bench
 
 SLACK = 1.3
 """Clocks on a busy machine are no better than that."""

@@ -48,7 +48,7 @@ def measure(options: BenchTrain) -> dict[str, Any]:
     """One row for each task, method and population."""
     import jax
 
-    from dpmac.runner import bench
+    from dpmac.analysis import bench
 
     rate, rows = bench.matrix_rate(), []
     kinds = list(itertools.product(options.tasks, options.methods, options.populations))

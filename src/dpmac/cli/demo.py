@@ -61,9 +61,10 @@ def configurations() -> dict[str, RunConfig]:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Demo, argv, "dpmac demo", "dpmac demo --out demo")
+    from dpmac.analysis import film
     from dpmac.cli import progress
     from dpmac.results import store
-    from dpmac.runner import film, population, train
+    from dpmac.runner import population, train
 
     progress.use_cache()
     begun = time.monotonic()

@@ -62,8 +62,8 @@ def run(argv: Sequence[str]) -> None:
 
 def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     """Train and examine what is missing, and show all there is; whether Ctrl-C came."""
+    from dpmac.analysis import frontier
     from dpmac.results import store
-    from dpmac.runner import frontier
 
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)

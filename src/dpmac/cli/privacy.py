@@ -216,8 +216,9 @@ def audit_run(options: Audit, folder: Path) -> None:
     for item in dataclasses.fields(Audit):
         given = item.name not in OF_A_RUN and getattr(options, item.name) != item.default
         require(not given, f"--{item.name.replace('_', '-')} describes a channel; a run has its own")
+    from dpmac.analysis import audit
     from dpmac.cli import progress
-    from dpmac.runner import audit, population
+    from dpmac.runner import population
 
     progress.use_cache()
     answers = audit.audit(population.load(folder), options.episodes, options.confidence, options.seed)
@@ -287,8 +288,9 @@ class Eavesdrop:
 def eavesdrop(argv: Sequence[str]) -> None:
     options = cli.parse(Eavesdrop, argv, "dpmac privacy eavesdrop", "dpmac privacy eavesdrop runs/ccn --json")
     check_seed(options.seed)
+    from dpmac.analysis import eavesdrop
     from dpmac.cli import progress
-    from dpmac.runner import eavesdrop, population
+    from dpmac.runner import population
 
     progress.use_cache()
     loaded = population.load(options.folder)

@@ -35,8 +35,8 @@ class Watch:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Watch, argv, "dpmac watch", "dpmac watch runs/ccn --out ccn.gif")
+    from dpmac.analysis import film
     from dpmac.cli import progress
-    from dpmac.runner import film
 
     progress.use_cache()
     saved = film.save(

@@ -164,7 +164,7 @@ def decision_values(directions: np.ndarray, utility: np.ndarray, prior: ArrayLik
     return np.max((directions * prior_of(directions, prior)) @ utility, axis=-1)
 
 
-def prior_of(directions: np.ndarray, prior: Sequence[float] | None = None) -> np.ndarray:
+def prior_of(directions: np.ndarray, prior: ArrayLike | None = None) -> np.ndarray:
     """The prior (secret,), uniform if none is given."""
     k = directions.shape[1]
     found = np.full(k, 1 / k) if prior is None else np.asarray(prior, float)

@@ -20,9 +20,9 @@ from dpmac.config import Budget, dumps
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import mechanisms
 from dpmac.results import store
+from dpmac.results.information import information
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, noise, population, train
-from dpmac.runner.information import information
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 from dpmac.tasks import Task

@@ -9,13 +9,14 @@ import numpy as np
 
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
+from dpmac.analysis import audit, eavesdrop, gap
 from dpmac.config import BadInput, RunConfig, to_json
 from dpmac.experiments import DELTA, ScaleName
 from dpmac.frontiers import CONFIDENCE, LINES, OVERHEARD, population_name
 from dpmac.privacy.loss import response_flip
 from dpmac.results import records, stats, store
 from dpmac.results.records import Record, Results
-from dpmac.runner import audit, eavesdrop, gap, train
+from dpmac.runner import train
 from dpmac.runner.population import Loaded, load
 from dpmac.tasks import Task, references
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmac.runner.information import explained, information
+from dpmac.results.information import explained, information
 
 EPISODES, STEPS, SIZE = 200, 10, 3
 

@@ -14,9 +14,10 @@ from tiny import CONFIG, begin, learning
 
 from dpmac import cli, privacy
 from dpmac.agents.mechanisms.response import Response
+from dpmac.analysis import eavesdrop, gap
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.experiments import BUDGETS
-from dpmac.runner import eavesdrop, gap, population
+from dpmac.runner import population
 from dpmac.runner.noise import levels_of
 from dpmac.runner.population import Loaded
 

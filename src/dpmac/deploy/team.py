@@ -23,12 +23,12 @@ from numpy.typing import ArrayLike
 from dpmac.agents.mechanisms import Level, Mechanism
 from dpmac.agents.team import Member, Memory, Team
 from dpmac.config import require
+from dpmac.deploy.channel import Entropy, Voice
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import Ledger, ledger
 from dpmac.runner import population
 from dpmac.runner.noise import noise_levels
 from dpmac.runner.train import Program
-from dpmac.runner.voice import Entropy, Voice
 
 
 @jax.jit

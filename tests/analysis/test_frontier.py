@@ -13,11 +13,12 @@ import pytest
 
 from dpmac import experiments, frontiers, tasks
 from dpmac.agents.mechanisms import levels
+from dpmac.analysis import frontier
 from dpmac.cli import main
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
 from dpmac.results import records
-from dpmac.runner import frontier, population, schedule, train
+from dpmac.runner import population, schedule, train
 from dpmac.tasks import references
 
 LINES = ("response-once", "silent")

@@ -15,9 +15,10 @@ from dpmac.agents.mechanisms.code import Code
 from dpmac.agents.mechanisms.gaussian import Gaussian
 from dpmac.agents.mechanisms.response import Response
 from dpmac.agents.mechanisms.subset import Subset
+from dpmac.analysis import audit
 from dpmac.config import Budget, Channel, Release
-from dpmac.runner import audit, population
 from dpmac.runner import noise as scales
+from dpmac.runner import population
 
 EPISODES = 30
 

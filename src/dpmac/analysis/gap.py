@@ -14,9 +14,10 @@ from jax import Array
 
 from dpmac.agents.mechanisms import Level
 from dpmac.agents.team import Team
+from dpmac.analysis import eavesdrop
 from dpmac.learner.rollout import returns, rollout
 from dpmac.privacy import mechanisms
-from dpmac.runner import eavesdrop, train
+from dpmac.runner import train
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 

@@ -10,8 +10,9 @@ from PIL import Image
 from tiny import CONFIG, begin
 
 from dpmac import cli
+from dpmac.analysis import film
 from dpmac.config import BadInput, Channel
-from dpmac.runner import film, noise, population
+from dpmac.runner import noise, population
 from dpmac.tasks import render
 
 

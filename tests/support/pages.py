@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dpmac import cli
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 DATA = {"json", "text", "csv"}

@@ -16,11 +16,12 @@ from tiny import CONFIG, begin
 import dpmac
 from dpmac import privacy
 from dpmac.config import BadInput, Budget, Channel
+from dpmac.deploy import team as deploy
+from dpmac.deploy.channel import Entropy, Voice
 from dpmac.privacy import BudgetSpent, Ledger, checks
 from dpmac.privacy.mechanisms import additive
-from dpmac.runner import deploy, population
 from dpmac.runner import noise as scales
-from dpmac.runner.voice import Entropy, Voice
+from dpmac.runner import population
 
 HORIZON, AGENTS = 5, 3
 

@@ -62,7 +62,7 @@ def test_noise_stands_where_the_paper_puts_it():
 )
 def test_sigma_is_that_of_the_paper_at_the_released_settings(budget, sigma):
     channel = experiments.configuration([Cell("ccn", "dpmac", budget)], PAPER).channel
-    assert privacy.noise_levels(BUDGETS[budget], channel, 2, 25) == pytest.approx((sigma, sigma), rel=1e-3)
+    assert privacy.noise_scales(BUDGETS[budget], channel, 2, 25) == pytest.approx((sigma, sigma), rel=1e-3)
 
 
 def test_settings_are_those_of_the_paper():

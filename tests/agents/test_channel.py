@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
-from dpmac.agents.mechanisms import Level, clip_to_norm, draw_levels, levels, mechanism
+from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, mechanism, noise_scale
 from dpmac.config import BadInput, Channel
 
 finite = st.floats(-(2.0**60), 2.0**60, width=32)
 
 
-def level_of(spec, noise):
-    """The level of a single agent."""
-    return jax.tree.map(lambda leaf: leaf[0], levels(spec, (noise,)))
+def scale_of(spec, noise):
+    """The scale of a single agent."""
+    return jax.tree.map(lambda leaf: leaf[0], noise_scale(spec, (noise,)))
 
 
 @given(st.lists(finite, min_size=1, max_size=16), st.floats(2.0**-10, 2.0**10, width=32))
@@ -44,21 +44,21 @@ def test_clipping_has_a_finite_gradient_everywhere():
 
 def test_the_sampled_message_is_clipped_last_before_the_noise():
     channel = mechanism(Channel(clip_norm=0.5), 4)
-    released = channel.release(jnp.array([30.0, 0, 0, 0]), jnp.array([0.0, 1, 0, -2]), level_of(channel.spec, 3.0))
+    released = channel.release(jnp.array([30.0, 0, 0, 0]), jnp.array([0.0, 1, 0, -2]), scale_of(channel.spec, 3.0))
     np.testing.assert_allclose(released, [0.5, 3.0, 0.0, -6.0], atol=2.0**-11)  # a step of the grid
 
 
 def test_free_messages_are_neither_clipped_nor_noised():
     channel = mechanism(Channel(clip_norm=0.5), 3)
-    message, chance = jnp.array([17.3, -1e-8, 4.0]), jnp.array([1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(channel.release(message, chance, level_of(channel.spec, 0.0)), message)
+    message, draws = jnp.array([17.3, -1e-8, 4.0]), jnp.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(channel.release(message, draws, scale_of(channel.spec, 0.0)), message)
 
 
 def test_agents_of_one_team_have_their_own_levels():
     spec = Channel(clip_norm=0.5)
-    level = levels(spec, (0.0, 2.0))
-    messages, chance = jnp.full((2, 4), 5.0), jnp.ones((2, 4))
-    free, private = jax.vmap(mechanism(spec, 4).release)(messages, chance, level)
+    scale = noise_scale(spec, (0.0, 2.0))
+    messages, draws = jnp.full((2, 4), 5.0), jnp.ones((2, 4))
+    free, private = jax.vmap(mechanism(spec, 4).release)(messages, draws, scale)
     np.testing.assert_array_equal(free, messages[0])
     np.testing.assert_allclose(private, 0.25 + 2.0, atol=2.0**-11)
 
@@ -67,7 +67,7 @@ def test_agents_of_one_team_have_their_own_levels():
 def test_code_points_are_as_far_apart_as_the_sensitivity_and_never_farther(k):
     spec = Channel("code", clip_norm=0.7, symbols=k)
     channel, quiet = mechanism(spec, 8), jnp.zeros(k)
-    points = np.stack([channel.release(score, quiet, level_of(spec, 1.0)) for score in jnp.eye(k)])
+    points = np.stack([channel.release(score, quiet, scale_of(spec, 1.0)) for score in jnp.eye(k)])
     apart = np.linalg.norm(points[:, None] - points[None], axis=-1)[~np.eye(k, dtype=bool)]
     assert np.all(apart <= spec.sensitivity)
     np.testing.assert_allclose(apart, spec.sensitivity, rtol=2e-3)  # rounded inwards to the grid
@@ -80,10 +80,10 @@ def test_code_points_are_as_far_apart_as_the_sensitivity_and_never_farther(k):
 def test_response_releases_exactly_k_bit_patterns(k):
     spec, count = Channel("response", symbols=k), 2000
     channel = mechanism(spec, 8)
-    scores_key, chance_key = jax.random.split(jax.random.key(0))
-    scores, chance = 5 * jax.random.normal(scores_key, (count, k)), channel.draw(chance_key, (count,))
+    scores_key, draw_key = jax.random.split(jax.random.key(0))
+    scores, draws = 5 * jax.random.normal(scores_key, (count, k)), channel.draw(draw_key, (count,))
     release = jax.jit(jax.vmap(channel.release, in_axes=(0, 0, None)))
-    released = np.asarray(release(scores, chance, level_of(spec, 0.4)))
+    released = np.asarray(release(scores, draws, scale_of(spec, 0.4)))
     patterns = np.unique(released.view(np.uint32), axis=0)
     np.testing.assert_array_equal(patterns, np.unique(np.eye(k, dtype=np.float32).view(np.uint32), axis=0))
 
@@ -92,8 +92,8 @@ def test_response_releases_exactly_k_bit_patterns(k):
 def test_response_flips_at_its_rate_and_to_all_others_alike(k, flip):
     spec, count = Channel("response", symbols=k), 60_000
     channel = mechanism(spec, 8)
-    chance = channel.draw(jax.random.key(k), (count,))
-    released = jax.jit(jax.vmap(channel.release, in_axes=(None, 0, None)))(jnp.eye(k)[1], chance, level_of(spec, flip))
+    draws = channel.draw(jax.random.key(k), (count,))
+    released = jax.jit(jax.vmap(channel.release, in_axes=(None, 0, None)))(jnp.eye(k)[1], draws, scale_of(spec, flip))
     counts = np.bincount((np.asarray(released).argmax(-1) - 1) % k, minlength=k)
     low, high = binom.ppf([5e-4, 1 - 5e-4], count, flip)
     assert low <= counts[1:].sum() <= high
@@ -103,14 +103,14 @@ def test_response_flips_at_its_rate_and_to_all_others_alike(k, flip):
 @pytest.mark.parametrize("flip", [0.5, 0.1, 1e-3, 1e-9, 1e-15, 2.0**-64])
 def test_flips_are_decided_at_exactly_their_probability_times_two_to_the_64(flip):
     spec = Channel("response")
-    channel, level = mechanism(spec, 8), level_of(spec, flip)
+    channel, scale = mechanism(spec, 8), scale_of(spec, flip)
     threshold = math.ceil(flip * 2**64)  # rounded up, to the side of more privacy
     assert 0 <= threshold / 2**64 - flip <= 2.0**-64
 
     def flips(bits):
         keep = jnp.array([bits >> 32, bits & 0xFFFFFFFF], jnp.uint32)
-        chance = jnp.stack([keep, jnp.array([0, 0], jnp.uint32)])
-        return int(jnp.argmax(channel.release(jnp.eye(3)[0], chance, level))) != 0
+        draws = jnp.stack([keep, jnp.array([0, 0], jnp.uint32)])
+        return int(jnp.argmax(channel.release(jnp.eye(3)[0], draws, scale))) != 0
 
     assert flips(threshold - 1)
     assert not flips(threshold)
@@ -121,25 +121,25 @@ def test_flips_are_decided_at_exactly_their_probability_times_two_to_the_64(flip
 def test_the_choice_among_the_others_uses_all_64_bits():
     """(high · 2³² + low) mod (k − 1), the exact integer, whatever the words are."""
     rng, k = np.random.default_rng(0), 8
-    channel, level = mechanism(Channel("response", symbols=k), 8), level_of(Channel("response", symbols=k), 0.8)
+    channel, scale = mechanism(Channel("response", symbols=k), 8), scale_of(Channel("response", symbols=k), 0.8)
     words = rng.integers(2**32, size=(500, 2), dtype=np.uint32)
-    chance = jnp.stack([jnp.zeros((500, 2), jnp.uint32), jnp.asarray(words)], axis=1)
-    released = jax.vmap(channel.release, in_axes=(None, 0, None))(jnp.eye(k)[0], chance, level)
+    draws = jnp.stack([jnp.zeros((500, 2), jnp.uint32), jnp.asarray(words)], axis=1)
+    released = jax.vmap(channel.release, in_axes=(None, 0, None))(jnp.eye(k)[0], draws, scale)
     wanted = [1 + (int(high) * 2**32 + int(low)) % (k - 1) for high, low in words]
     np.testing.assert_array_equal(np.asarray(released).argmax(-1), wanted)
 
 
 def test_a_flip_probability_that_cannot_be_drawn_is_refused():
     with pytest.raises(BadInput, match="2\\^-64"):
-        levels(Channel("response"), (1e-20,))
+        noise_scale(Channel("response"), (1e-20,))
 
 
 def test_response_without_noise_is_the_symbol_itself():
     spec = Channel("response", symbols=4)
     channel = mechanism(spec, 8)
-    chance = channel.draw(jax.random.key(1), (200,))
+    draws = channel.draw(jax.random.key(1), (200,))
     released = jax.vmap(channel.release, in_axes=(None, 0, None))(
-        jnp.array([0.1, 3.0, 2.9, -1]), chance, level_of(spec, 0)
+        jnp.array([0.1, 3.0, 2.9, -1]), draws, scale_of(spec, 0)
     )
     np.testing.assert_array_equal(released, np.tile([0.0, 1, 0, 0], (200, 1)))
 
@@ -148,8 +148,8 @@ def test_gradient_through_flips_is_that_of_the_mean():
     """E[released] = (1 − flip·k/(k − 1))·symbol + a constant: its slope, not that of one flip, reaches the sender."""
     spec, flip = Channel("response", symbols=3), 0.4
     channel, scores = mechanism(spec, 8), jnp.array([0.3, -0.2, 0.1])
-    chance = jax.tree.map(lambda leaf: leaf[0], channel.draw(jax.random.key(0), (1,)))
-    slope = jax.jacobian(lambda x: channel.release(x, chance, level_of(spec, flip)))(scores)
+    draws = jax.tree.map(lambda leaf: leaf[0], channel.draw(jax.random.key(0), (1,)))
+    slope = jax.jacobian(lambda x: channel.release(x, draws, scale_of(spec, flip)))(scores)
     np.testing.assert_allclose(slope, (1 - flip * 3 / 2) * jax.jacobian(jax.nn.softmax)(scores), rtol=1e-5, atol=1e-7)
 
 
@@ -160,16 +160,16 @@ def test_what_a_receiver_reads_fades_with_the_noise():
     for spec in (Channel(), Channel("code"), Channel("response"), Channel("subset")):
         channel = mechanism(spec, 3)
         released = jnp.array([1.0, 0.0, 0.0])
-        spans = [float(jnp.ptp(channel.read(released, level_of(spec, noise)))) for noise in (0.01, 0.3, 0.66)]
+        spans = [float(jnp.ptp(channel.decode(released, scale_of(spec, noise)))) for noise in (0.01, 0.3, 0.66)]
         assert spans[0] > spans[1] > spans[2] > 0
 
 
 def test_levels_are_drawn_from_all_rows_of_a_table():
-    table = Level(jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), jnp.zeros((3, 2, 2), jnp.uint32))
+    table = NoiseScale(jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), jnp.zeros((3, 2, 2), jnp.uint32))
     keys = jax.random.split(jax.random.key(0), 3000)
-    drawn = np.asarray(draw_levels(table, keys).amount)
+    drawn = np.asarray(draw_rows(table, keys).value)
     assert drawn.shape == (3000, 2)
     assert chisquare([(drawn[:, 0] == value).sum() for value in (1, 3, 5)]).pvalue > 1e-3
     np.testing.assert_array_equal(drawn[:, 1], drawn[:, 0] + 1)
-    single = draw_levels(jax.tree.map(lambda leaf: leaf[:1], table), keys)
-    np.testing.assert_array_equal(single.amount, [1.0, 2.0])
+    single = draw_rows(jax.tree.map(lambda leaf: leaf[:1], table), keys)
+    np.testing.assert_array_equal(single.value, [1.0, 2.0])

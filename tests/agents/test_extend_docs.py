@@ -6,11 +6,13 @@ import json
 import math
 import sys
 from dataclasses import replace
+from typing import Any
 
 import imageio.v3
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from pages import DOCS, blocks, play
 from test_same_bits import differing
 
 import dpmac
@@ -19,11 +21,11 @@ from dpmac.agents import commnet
 from dpmac.agents.mechanisms import base as twin
 from dpmac.agents.protocol import Protocol
 from dpmac.config import Channel, Release
+from dpmac.learner.base import Learner
 from dpmac.privacy import ledger
 from dpmac.privacy.mechanisms import base as host
 from dpmac.results import store
 from dpmac.runner import population
-from pages import DOCS, blocks, play
 
 PAGE = (DOCS / "extend.md").read_text()
 FILES = {block.title: block.text for block in blocks(PAGE) if block.title}
@@ -37,6 +39,11 @@ def test_the_page_shows_the_built_in_file_and_it_is_short():
 def test_the_page_names_everything_that_a_protocol_may_have():
     own = {name for name in vars(Protocol) if not name.startswith("_")}
     for name in own - {"AbstractMethodError"}:
+        assert f"`{name}" in PAGE, name
+
+
+def test_the_page_names_everything_that_a_learner_may_have():
+    for name in {name for name in vars(Learner) if not name.startswith("_")}:
         assert f"`{name}" in PAGE, name
 
 
@@ -114,8 +121,8 @@ def test_a_mechanism_outside_the_package_is_priced_audited_and_deployed(outside,
     claims = store.read_json(outside / "runs/unary/privacy.json")["claims"]
     assert [entry["valid"] for entry in claims["3"]] == [True, True]
     team = dpmac.load(outside / "runs/unary", epsilon="3")
-    _, memory = team.act(np.zeros((2, team.program.task.observation_size)), team.start())
-    assert set(np.unique(memory.released)) <= {0, 1}
+    _, carry = team.act(np.zeros((2, team.program.task.observation_size)), team.start())
+    assert set(np.unique(carry.released)) <= {0, 1}
     assert team.spent(0) == pytest.approx(3, rel=1e-3)
 
 
@@ -123,3 +130,21 @@ def test_environments_of_pettingzoo_leave_runs_like_all_others(outside):
     assert store.read_json(outside / "runs/pursuit/privacy.json")["length"].startswith("padded")
     assert ledger.verify(outside / "runs/reference/ledger.json").book.place.entries > 1
     assert len(imageio.v3.imread(outside / "pursuit.gif")) == 20
+
+
+def test_a_learner_outside_the_package_keeps_its_settings(outside):
+    config = store.load_config(outside / "runs/reinforce")
+    assert (config.learner, config.learner_options["entropy"]) == ("reinforce:Reinforce", 0.01)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("probe", ["probe-value", "probe-memory", "probe-listen", "probe-neighbour", "probe-partner"])
+def test_a_learner_outside_the_package_trains_every_probe(outside, probe, monkeypatch):
+    monkeypatch.chdir(outside)
+    out = f"runs/reinforce-{probe}"
+    size = "--hidden 16 --message-hidden 16 --message-size 4 --episodes 64 --steps 160000 --evaluations 2"
+    assert cli.main(f"train {probe} --learner reinforce:Reinforce {size} --out {out} --quiet".split()) == 0
+    loaded = population.load(outside / out)
+    task: Any = loaded.program.task
+    scores = population.scores(loaded.program, loaded.teams, loaded.scale, 256)
+    assert float(scores.mean()) > 0.9 * task.optimal_return

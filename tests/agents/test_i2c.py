@@ -8,8 +8,8 @@ import pytest
 from plain import act, agent_of, gru, linear, others_of, softmax
 
 from dpmac.agents import i2c
-from dpmac.agents.mechanisms import levels
-from dpmac.agents.team import Shape, make_team
+from dpmac.agents.mechanisms import noise_scale
+from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig, RunConfig, Training
 from dpmac.learner.rollout import rollout
 from dpmac.runner import population
@@ -20,7 +20,7 @@ ASKING, PRIVATE = Channel(place="receiver"), Channel()
 
 
 def team_of(agents, channel=ASKING, **options):
-    shape = Shape(agents, OBSERVATION, ACTIONS, HORIZON)
+    shape = TaskShape(agents, OBSERVATION, ACTIONS, HORIZON)
     return make_team(jax.random.key(agents), shape, "i2c", options, channel, SMALL)
 
 
@@ -48,11 +48,11 @@ def episode_logits(agents, observations):
     for seen in observations:
         logits.append([])
         for i, agent in enumerate(agents):
-            heard = np.zeros(SMALL.message_hidden)
+            aggregated = np.zeros(SMALL.message_hidden)
             for k in asks(agent, seen[i], count - 1):
-                heard = gru(agent.protocol.listener, replies[others_of(i, count)[k]], heard)
+                aggregated = gru(agent.protocol.listener, replies[others_of(i, count)[k]], aggregated)
                 asked += 1
-            outcome, memories[i] = act(agent.actor, seen[i], heard, memories[i])
+            outcome, memories[i] = act(agent.actor, seen[i], aggregated, memories[i])
             logits[-1].append(outcome)
         replies = [reply(agent, seen[i]) for i, agent in enumerate(agents)]
     return np.array(logits), asked
@@ -62,9 +62,9 @@ def episode_logits(agents, observations):
 def test_the_vectorised_protocol_equals_one_agent_in_plain_numpy(agents):
     team = team_of(agents)
     seen = jax.random.normal(jax.random.key(0), (EPISODES, HORIZON, agents, OBSERVATION))
-    chance, level = team.draw(jax.random.key(1), EPISODES), levels(ASKING, (0.0,) * agents)
+    draws, scale = team.draw(jax.random.key(1), EPISODES), noise_scale(ASKING, (0.0,) * agents)
     actions = jnp.zeros((HORIZON, agents, EPISODES), int)
-    logits = jax.jit(lambda team, *given: team.unroll(*given))(team, jnp.moveaxis(seen, 0, 2), actions, chance, level)
+    logits = jax.jit(lambda team, *given: team.unroll(*given))(team, jnp.moveaxis(seen, 0, 2), actions, draws, scale)
     members = [agent_of(team, i) for i in range(agents)]
     for episode in range(EPISODES):
         expected, asked = episode_logits(members, np.asarray(seen[episode]))
@@ -76,14 +76,14 @@ def test_an_agent_that_asks_nobody_hears_zeros_without_nan():
     member = jax.tree.map(lambda leaf: leaf[0], team_of(3).members.protocol)
     inbox, seen = jnp.ones((2, SMALL.message_size)), jnp.ones(OBSERVATION)
 
-    def heard(member, shift):
+    def aggregated(member, shift):
         biased = member.prior.belief.bias + shift
         shifted = eqx.tree_at(lambda m: m.prior.belief.bias, member, biased)
         return shifted.receive(inbox, jnp.ones(2, bool), seen, jnp.zeros(SMALL.hidden))
 
-    assert not heard(member, -100.0).any()
-    assert heard(member, 100.0).any()
-    slope = jax.grad(lambda m: jnp.sum(heard(m, -100.0)))(member)
+    assert not aggregated(member, -100.0).any()
+    assert aggregated(member, 100.0).any()
+    slope = jax.grad(lambda m: jnp.sum(aggregated(m, -100.0)))(member)
     assert all(not leaf.any() for leaf in jax.tree.leaves(slope))  # NaN would count as something
 
 
@@ -195,8 +195,8 @@ def partners(tmp_path_factory):
 @pytest.mark.large
 def test_agents_ask_the_one_whose_actions_matter_to_theirs(partners):
     loaded, _ = partners
-    team, level = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.teams, loaded.level))
-    seen = rollout(loaded.program.task, team, level, jax.random.key(0), 64).episode.observations[:, 1:-1]
+    team, scale = (jax.tree.map(lambda x: x[0], tree) for tree in (loaded.teams, loaded.scale))
+    seen = rollout(loaded.program.task, team, scale, jax.random.key(0), 64).episode.observations[:, 1:-1]
     each = jax.vmap(jax.vmap(jax.vmap(lambda p, o: p.asks(o)), in_axes=(None, 0)), in_axes=(None, 0))
     rates = np.asarray(each(team.members.protocol, seen).mean(axis=(0, 1)))
     partner = np.array([0, 2, 0, 2])  # agent 0's partner is 1, its other 0; agent 1's is 0, its other 2; and so on

@@ -13,9 +13,9 @@ TIME, EPISODES, WIDTH = 6, 3, 5
 def plain(cell, xs):
     """`Gru.unroll` as a scan of single steps, whose gradient JAX derives."""
 
-    def step(memory, x):
-        memory = jax.vmap(cell)(x, memory)
-        return memory, memory
+    def step(carry, x):
+        carry = jax.vmap(cell)(x, carry)
+        return carry, carry
 
     return jax.lax.scan(step, jnp.zeros((EPISODES, WIDTH)), xs)[1]
 
@@ -50,12 +50,12 @@ def test_recurrent_unit_follows_its_equations():
 def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent, more):
     actor = fill(jax.random.key(2), Actor(2, 2, WIDTH, 3, recurrent, **more))
     inputs = jax.random.normal(jax.random.key(3), (TIME, EPISODES, 4))
-    seen, heard = inputs[..., :2], inputs[..., 2:]
-    memory, logits = jnp.zeros((EPISODES, WIDTH)), []
+    seen, aggregated = inputs[..., :2], inputs[..., 2:]
+    carry, logits = jnp.zeros((EPISODES, WIDTH)), []
     for t in range(TIME):
-        one, memory = jax.vmap(actor)(seen[t], heard[t], memory)
+        one, carry = jax.vmap(actor)(seen[t], aggregated[t], carry)
         logits.append(one)
-    np.testing.assert_allclose(actor.unroll(seen, heard), np.stack(logits), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(actor.unroll(seen, aggregated), np.stack(logits), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("recurrent", [True, False])

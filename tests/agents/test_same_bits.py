@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmac.agents.mechanisms import levels, mechanism
+from dpmac.agents.mechanisms import mechanism, noise_scale
 from dpmac.config import BadInput, Channel
 from dpmac.deploy.channel import Entropy
 from dpmac.privacy import mechanisms as hosts
@@ -54,13 +54,13 @@ def differing(spec, count=400, seed=0):
     """How many of so many random releases differ in any bit between the two sides."""
     rng, twin, host = np.random.default_rng(seed), mechanism(spec, SIZE), hosts.of(spec)
     made, noise = messages(rng, count, twin.size), noise_scales(rng, spec, count)
-    chance = twin.draw(jax.random.key(seed), (count,))
+    drawn = twin.draw(jax.random.key(seed), (count,))
     if host.share:
-        draws = np.asarray(chance)
+        draws = np.asarray(drawn)
     else:
         deviations = np.array([host.parameters(one).deviation for one in noise])[:, None]
-        draws = np.rint(deviations * np.asarray(chance)).astype(np.int32)
-    compiled = jax.jit(jax.vmap(twin.release))(jnp.asarray(made), chance, levels(spec, noise))
+        draws = np.rint(deviations * np.asarray(drawn)).astype(np.int32)
+    compiled = jax.jit(jax.vmap(twin.release))(jnp.asarray(made), drawn, noise_scale(spec, noise))
     deployed = np.stack([host.release(*each) for each in zip(made, draws, noise, strict=True)])
     assert deployed.dtype == np.float32
     noisy = np.array(noise) > 0
@@ -150,11 +150,11 @@ def test_code_points_on_the_grid_are_never_farther_apart_than_the_sensitivity():
 def test_scores_that_are_no_numbers_are_symbol_0_and_never_leave(name):
     spec = Channel(name, symbols=4)
     twin = mechanism(spec, 4)
-    level = jax.tree.map(lambda leaf: leaf[0], levels(spec, (0.5,)))
-    chance = jax.tree.map(lambda leaf: leaf[0], twin.draw(jax.random.key(0), (1,)))
-    zero = twin.release(jnp.zeros(4), chance, level)
+    scale = jax.tree.map(lambda leaf: leaf[0], noise_scale(spec, (0.5,)))
+    draws = jax.tree.map(lambda leaf: leaf[0], twin.draw(jax.random.key(0), (1,)))
+    zero = twin.release(jnp.zeros(4), draws, scale)
     for bad in (np.nan, np.inf, -np.inf):
         message = jnp.array([0.1, 0.2, bad, 0.9])
-        np.testing.assert_array_equal(twin.release(message, chance, level), zero)
-        slope = jax.jacobian(lambda x: twin.release(x, chance, level))(message)
+        np.testing.assert_array_equal(twin.release(message, draws, scale), zero)
+        slope = jax.jacobian(lambda x: twin.release(x, draws, scale))(message)
         assert np.isfinite(slope).all()

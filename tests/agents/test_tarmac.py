@@ -9,8 +9,8 @@ import pytest
 from plain import act, agent_of, clip, linear, others_of, softmax
 
 from dpmac import privacy
-from dpmac.agents.mechanisms import levels
-from dpmac.agents.team import Shape, make_team
+from dpmac.agents.mechanisms import noise_scale
+from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.privacy import accounting
 
@@ -21,13 +21,13 @@ CLIP = 0.5
 
 
 def team_of(agents, channel, **options):
-    shape = Shape(agents, OBSERVATION, ACTIONS, HORIZON)
+    shape = TaskShape(agents, OBSERVATION, ACTIONS, HORIZON)
     return make_team(jax.random.key(agents), shape, "tarmac", options, channel, SMALL)
 
 
-def hear(agent, memory, inbox):
+def hear(agent, carry, inbox):
     """c = Σ_j softmax_j(q·k_j / √|k|) v_j, over one's own message and those of the others."""
-    own, query = np.split(linear(agent.protocol.said, memory), [SMALL.message_size])
+    own, query = np.split(linear(agent.protocol.said, carry), [SMALL.message_size])
     everybody = [own, *inbox]
     weights = softmax(np.array([query @ m[:SIGNATURE] for m in everybody]) / math.sqrt(SIGNATURE))
     return sum(weight * message[SIGNATURE:] for weight, message in zip(weights, everybody, strict=True))
@@ -47,15 +47,15 @@ def episode_logits(agents, observations, noise, sigma, rounds):
         return [arrived[j] for j in others_of(index, count)]
 
     for seen in observations:
-        heard = [hear(agent, thoughts[i], inbox(i)) for i, agent in enumerate(agents)]
-        acted = [act(agent.actor, seen[i], heard[i], memories[i]) for i, agent in enumerate(agents)]
+        aggregated = [hear(agent, thoughts[i], inbox(i)) for i, agent in enumerate(agents)]
+        acted = [act(agent.actor, seen[i], aggregated[i], memories[i]) for i, agent in enumerate(agents)]
         logits.append([each for each, _ in acted])
-        memories = thoughts = [memory for _, memory in acted]
+        memories = thoughts = [carry for _, carry in acted]
         for turn in range(rounds):
             if turn:
-                heard = [hear(agent, thoughts[i], inbox(i)) for i, agent in enumerate(agents)]
+                aggregated = [hear(agent, thoughts[i], inbox(i)) for i, agent in enumerate(agents)]
                 thoughts = [
-                    np.tanh(linear(agent.protocol.ponderer, np.concatenate([heard[i], thoughts[i]])))
+                    np.tanh(linear(agent.protocol.ponderer, np.concatenate([aggregated[i], thoughts[i]])))
                     for i, agent in enumerate(agents)
                 ]
             messages = [
@@ -66,13 +66,13 @@ def episode_logits(agents, observations, noise, sigma, rounds):
     return np.array(logits)
 
 
-def replayed(team, level, seed=0):
-    """Random observations (episode, time, agent, feature), their chance, and the team's logits for them."""
+def replayed(team, scale, seed=0):
+    """Random observations (episode, time, agent, feature), their draws, and the team's logits for them."""
     seen = jax.random.normal(jax.random.key(seed), (EPISODES, HORIZON, team.agents, OBSERVATION))
-    chance = team.draw(jax.random.key(seed + 1), EPISODES)
+    draws = team.draw(jax.random.key(seed + 1), EPISODES)
     actions = jnp.zeros((HORIZON, team.agents, EPISODES), int)
-    logits = jax.jit(lambda team, *given: team.unroll(*given))(team, jnp.moveaxis(seen, 0, 2), actions, chance, level)
-    return np.asarray(seen), chance, np.moveaxis(np.asarray(logits), 2, 0)
+    logits = jax.jit(lambda team, *given: team.unroll(*given))(team, jnp.moveaxis(seen, 0, 2), actions, draws, scale)
+    return np.asarray(seen), draws, np.moveaxis(np.asarray(logits), 2, 0)
 
 
 @pytest.mark.parametrize(("agents", "rounds", "sigma"), [(2, 1, 0.0), (3, 2, 0.3), (3, 1, 0.3), (16, 1, 0.0)])
@@ -80,33 +80,33 @@ def test_the_vectorised_protocol_equals_one_agent_in_plain_numpy(agents, rounds,
     channel = Channel(clip_norm=CLIP, rounds=rounds)
     sigmas = tuple(sigma * (i > 0) for i in range(agents))  # the first agent's messages are free
     team = team_of(agents, channel)
-    seen, chance, logits = replayed(team, levels(channel, sigmas))
+    seen, draws, logits = replayed(team, noise_scale(channel, sigmas))
     members = [agent_of(team, i) for i in range(agents)]
     for episode in range(EPISODES):
-        noise = np.asarray(chance.channel[episode], np.float64)
+        noise = np.asarray(draws.channel[episode], np.float64)
         expected = episode_logits(members, seen[episode], noise, sigmas, rounds)
         np.testing.assert_allclose(logits[episode], expected, atol=1e-5)
 
 
-def played(team, level):
+def played(team, scale):
     """The messages (time, agent, …) that leave the agents in an episode."""
-    seen, chance, _ = replayed(team, level)
+    seen, draws, _ = replayed(team, scale)
 
-    def step(memory, now):
-        _, memory = team.listen(memory, now, first, level)
-        memory = team.speak(memory, now, jnp.zeros(team.agents, int), first, level)
-        return memory, memory.released
+    def step(carry, now):
+        _, carry = team.listen(carry, now, first, scale)
+        carry = team.speak(carry, now, jnp.zeros(team.agents, int), first, scale)
+        return carry, carry.released
 
-    first = jax.tree.map(lambda x: x[0], chance)
+    first = jax.tree.map(lambda x: x[0], draws)
     return np.asarray(jax.lax.scan(step, team.start(), jnp.asarray(seen[0]))[1]), first
 
 
 def test_signature_and_value_are_clipped_together_in_every_round():
     channel = Channel(clip_norm=0.01, rounds=2)
-    level = levels(channel, (1.0, 1.0, 1.0))
-    released, chance = played(team_of(3, channel), level)
+    scale = noise_scale(channel, (1.0, 1.0, 1.0))
+    released, draws = played(team_of(3, channel), scale)
     messages = released.reshape(HORIZON, 3, 2, SMALL.message_size).swapaxes(1, 2).reshape(2 * HORIZON, 3, -1)
-    norms = np.linalg.norm(messages - np.asarray(chance.channel), axis=-1)
+    norms = np.linalg.norm(messages - np.asarray(draws.channel), axis=-1)
     np.testing.assert_allclose(norms, 0.01, rtol=1e-3)  # all of them are longer than that
 
 
@@ -117,7 +117,7 @@ def test_what_an_adversary_sees_of_two_rounds_is_twice_as_much_and_costs_as_much
     assert accounting.epsilon(Release(two, 10.0, horizon=25), 1e-4) == pytest.approx(single)
     ratio = accounting.calibrate(two, 1.0, 1e-4, 25) / accounting.calibrate(one, 1.0, 1e-4, 25)
     assert ratio == pytest.approx(math.sqrt(2))
-    free = levels(two, (0.0,) * 3)
+    free = noise_scale(two, (0.0,) * 3)
     assert played(team_of(3, two), free)[0].shape == (HORIZON, 3, 2 * SMALL.message_size)
 
 
@@ -131,31 +131,31 @@ def test_noise_at_the_receiver_is_told_to_protect_nothing():
 
 def test_noise_at_the_receiver_falls_on_the_clipped_aggregate():
     channel = Channel(clip_norm=1e-6, place="receiver")
-    team, level = team_of(3, channel), levels(channel, (2.0, 2.0, 2.0))
+    team, scale = team_of(3, channel), noise_scale(channel, (2.0, 2.0, 2.0))
     inbox, mask, said = jnp.ones((3, 2, 5)), jnp.ones((3, 2), bool), jnp.ones((3, 5 + SIGNATURE))
     noise = jax.random.normal(jax.random.key(0), (3, 3))
-    heard = team.receive(inbox, mask, jnp.zeros((3, OBSERVATION)), said, noise, level)
-    np.testing.assert_allclose(heard, 2.0 * noise, atol=1e-5)
+    aggregated = team.receive(inbox, mask, jnp.zeros((3, OBSERVATION)), said, noise, scale)
+    np.testing.assert_allclose(aggregated, 2.0 * noise, atol=1e-5)
 
 
 def test_an_agent_that_hears_nobody_attends_to_itself_without_nan():
     member = jax.tree.map(lambda leaf: leaf[0], team_of(3, Channel()).members.protocol)
-    inbox, memory = jnp.ones((2, SMALL.message_size)), jnp.linspace(-1, 1, SMALL.hidden)
+    inbox, carry = jnp.ones((2, SMALL.message_size)), jnp.linspace(-1, 1, SMALL.hidden)
 
-    def heard(member, mask):
-        return member.receive(inbox, mask, jnp.zeros(OBSERVATION), member.read(memory))
+    def aggregated(member, mask):
+        return member.receive(inbox, mask, jnp.zeros(OBSERVATION), member.project(carry))
 
-    alone = heard(member, jnp.zeros(2, bool))
-    np.testing.assert_allclose(alone, member.said(memory)[SIGNATURE : SMALL.message_size], atol=1e-6)
-    assert np.any(alone != heard(member, jnp.array([True, False])))
-    slope = jax.grad(lambda m: jnp.sum(heard(m, jnp.zeros(2, bool))))(member)
+    alone = aggregated(member, jnp.zeros(2, bool))
+    np.testing.assert_allclose(alone, member.said(carry)[SIGNATURE : SMALL.message_size], atol=1e-6)
+    assert np.any(alone != aggregated(member, jnp.array([True, False])))
+    slope = jax.grad(lambda m: jnp.sum(aggregated(m, jnp.zeros(2, bool))))(member)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
 @pytest.mark.parametrize("method", ["dpmac", "i2c", "commnet"])
 def test_methods_that_do_not_ponder_refuse_rounds(method):
     with pytest.raises(BadInput, match=f"method {method} makes one exchange a step, not 2 rounds"):
-        make_team(jax.random.key(0), Shape(2, 3, 2, 4), method, {}, Channel(rounds=2), SMALL)
+        make_team(jax.random.key(0), TaskShape(2, 3, 2, 4), method, {}, Channel(rounds=2), SMALL)
 
 
 @pytest.mark.parametrize("options", [{"signature": 5}, {"signature": -1}, {"loudness": 1}])

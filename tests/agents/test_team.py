@@ -10,9 +10,9 @@ import pytest
 from dpmac import tasks
 from dpmac.agents import protocol
 from dpmac.agents.dpmac import Dpmac
-from dpmac.agents.mechanisms import levels
+from dpmac.agents.mechanisms import noise_scale
 from dpmac.agents.protocol import masked_softmax
-from dpmac.agents.team import Shape, make_team
+from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig
 from dpmac.learner.rollout import Randomness, play
 
@@ -22,12 +22,12 @@ EPISODES = 4
 
 
 class Recalling(Dpmac):
-    """A protocol whose messages depend on the actor's memory, so that episodes must be replayed step by step."""
+    """A protocol whose messages depend on the actor's carry, so that episodes must be replayed step by step."""
 
     sequential = True
 
-    def send(self, observation, action, memory, chance):
-        return super().send(observation, action, memory, chance) + memory[:1]
+    def send(self, observation, action, carry, draws):
+        return super().send(observation, action, carry, draws) + carry[:1]
 
 
 EVERY_STEP = Channel()
@@ -35,25 +35,25 @@ EVERY_STEP = Channel()
 
 @cache
 def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=0):
-    shape = Shape(task.agents, task.observation_size, task.actions, task.horizon)
+    shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
     return make_team(jax.random.key(seed), shape, method, {}, channel, networks)
 
 
 @partial(jax.jit, static_argnums=0)
-def play_all(task, team, level, *given):
-    return jax.vmap(lambda *each: play(task, team, False, False, level, Randomness(*each)))(*given)
+def play_all(task, team, scale, *given):
+    return jax.vmap(lambda *each: play(task, team, False, False, scale, Randomness(*each)))(*given)
 
 
-def record(team, level, seed=0, episodes=EPISODES):
-    """Episodes of random and greedy actions, with the chance of their messages."""
-    start_key, chance_key, wander_key, uniform_key = jax.random.split(jax.random.key(seed), 4)
+def record(team, scale, seed=0, episodes=EPISODES):
+    """Episodes of random and greedy actions, with the draws of their messages."""
+    start_key, draw_key, wander_key, uniform_key = jax.random.split(jax.random.key(seed), 4)
     shape = (episodes, TASK.horizon, TASK.agents)
-    keys = jax.random.split(chance_key, episodes)
+    keys = jax.random.split(draw_key, episodes)
     wander = jax.random.bernoulli(wander_key, 0.5, shape)
     uniform = jax.random.randint(uniform_key, shape, 0, TASK.actions)
     starts, gumbel = jax.random.split(start_key, episodes), jnp.zeros((*shape, TASK.actions))
     data = jax.random.key_data(keys)
-    return play_all(TASK, team, level, starts, data, gumbel, wander, uniform), jax.vmap(team.chance)(keys)
+    return play_all(TASK, team, scale, starts, data, gumbel, wander, uniform), jax.vmap(team.noise_draws)(keys)
 
 
 @jax.jit
@@ -61,10 +61,10 @@ def unroll(team, *given):
     return team.unroll(*given)
 
 
-def replayed(team, episode, chance, level):
+def replayed(team, episode, draws, scale):
     """Logits (episode, time, agent, action) of `Team.unroll`."""
     last = [jnp.moveaxis(x, 0, 2) for x in (episode.observations, episode.actions)]
-    return np.moveaxis(np.asarray(unroll(team, *last, chance, level)), 2, 0)
+    return np.moveaxis(np.asarray(unroll(team, *last, draws, scale)), 2, 0)
 
 
 SEQUENTIAL = "test_team:Recalling"
@@ -93,57 +93,59 @@ CASES = [("dpmac", name) for name in CHANNELS] + [
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_rollout_and_training_give_the_same_logits(method, name):
     channel = CHANNELS[name]
-    team, level = team_of(channel, method), levels(channel, (0.3, 0.0, 0.6))
-    trace, chance = record(team, level)
-    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    team, scale = team_of(channel, method), noise_scale(channel, (0.3, 0.0, 0.6))
+    trace, draws = record(team, scale)
+    logits = replayed(team, trace.episode, draws, scale)[:, :-1]
     np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["every third step", "response for each"])
 def test_receivers_that_know_the_noise_hear_the_same_in_rollout_and_training(name):
     team = team_of(CHANNELS[name], networks=NetworkConfig(8, 6, 4, aware=True))
-    level = levels(CHANNELS[name], (0.3, 0.2, 0.6))
-    trace, chance = record(team, level)
-    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    scale = noise_scale(CHANNELS[name], (0.3, 0.2, 0.6))
+    trace, draws = record(team, scale)
+    logits = replayed(team, trace.episode, draws, scale)[:, :-1]
     np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["dpmac", SEQUENTIAL])
 def test_the_observation_after_the_horizon_is_heard_with_the_last_message(method):
     """Training may bootstrap through the horizon: T + 1 logits, of which only the last hears the last message."""
-    team, level = team_of(method=method), levels(EVERY_STEP, (0.3, 0.0, 0.6))
-    trace, chance = record(team, level)
-    logits = replayed(team, trace.episode, chance, level)
+    team, scale = team_of(method=method), noise_scale(EVERY_STEP, (0.3, 0.0, 0.6))
+    trace, draws = record(team, scale)
+    logits = replayed(team, trace.episode, draws, scale)
     assert logits.shape[1] == TASK.horizon + 1
-    louder = chance._replace(channel=chance.channel.at[:, -1].add(1.0))
-    moved = np.abs(replayed(team, trace.episode, louder, level) - logits).max(axis=(0, 2, 3))
+    louder = draws._replace(channel=draws.channel.at[:, -1].add(1.0))
+    moved = np.abs(replayed(team, trace.episode, louder, scale) - logits).max(axis=(0, 2, 3))
     assert not moved[:-1].any()
     assert moved[-1] > 0
 
 
-@pytest.mark.parametrize(("period", "use", "heard"), [(1, 2, [3]), (3, 1, [4, 5, 6]), (0, 0, [1, 2, 3, 4, 5, 6, 7])])
-def test_a_message_arrives_one_step_later_and_is_held_until_the_next(period, use, heard):
-    """Actors without memory show at which steps the noise of one release is heard."""
+@pytest.mark.parametrize(
+    ("period", "use", "aggregated"), [(1, 2, [3]), (3, 1, [4, 5, 6]), (0, 0, [1, 2, 3, 4, 5, 6, 7])]
+)
+def test_a_message_arrives_one_step_later_and_is_held_until_the_next(period, use, aggregated):
+    """Actors without carry show at which steps the noise of one release is aggregated."""
     channel = Channel(period=period)
-    team, level = (
+    team, scale = (
         team_of(channel, networks=NetworkConfig(8, 6, 4, recurrent_actor=False)),
-        levels(channel, (1.0, 1.0, 1.0)),
+        noise_scale(channel, (1.0, 1.0, 1.0)),
     )
-    trace, chance = record(team, level)
-    louder = chance._replace(channel=chance.channel.at[:, use].add(3.0))
-    moved = replayed(team, trace.episode, louder, level) - replayed(team, trace.episode, chance, level)
-    np.testing.assert_array_equal(np.flatnonzero(np.abs(moved).max(axis=(0, 2, 3)) > 0), heard)
+    trace, draws = record(team, scale)
+    louder = draws._replace(channel=draws.channel.at[:, use].add(3.0))
+    moved = replayed(team, trace.episode, louder, scale) - replayed(team, trace.episode, draws, scale)
+    np.testing.assert_array_equal(np.flatnonzero(np.abs(moved).max(axis=(0, 2, 3)) > 0), aggregated)
 
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_noise_is_fresh_for_every_episode_step_sender_and_recipient(copies):
     channel = Channel(copies=copies, clip_norm=1e-6)
-    team, level = team_of(channel), levels(channel, (1.0, 1.0, 1.0))
-    trace, chance = record(team, level)
+    team, scale = team_of(channel), noise_scale(channel, (1.0, 1.0, 1.0))
+    trace, draws = record(team, scale)
     noise = np.asarray(trace.released)
     assert noise.shape == (EPISODES, TASK.horizon, 3, *((2,) if copies == 2 else ()), 4)
     assert len(np.unique(noise)) == noise.size
-    np.testing.assert_allclose(noise, chance.channel, atol=1e-4)
+    np.testing.assert_allclose(noise, draws.channel, atol=1e-4)
     rows = noise.reshape(-1, 4)
     assert np.abs(np.corrcoef(rows)[np.triu_indices(len(rows), 1)]).max() < 1.0 - 1e-6
 
@@ -151,9 +153,9 @@ def test_noise_is_fresh_for_every_episode_step_sender_and_recipient(copies):
 def test_a_broadcast_message_is_the_same_for_all_and_a_copy_for_each_is_not():
     for copies in (1, 2):
         channel = Channel(copies=copies)
-        team, level = team_of(channel), levels(channel, (1.0, 1.0, 1.0))
-        trace, chance = record(team, level)
-        inbox, mask = team.deliver(trace.released[0, 0], chance.recipients[0, 0], level)
+        team, scale = team_of(channel), noise_scale(channel, (1.0, 1.0, 1.0))
+        trace, draws = record(team, scale)
+        inbox, mask = team.deliver(trace.released[0, 0], draws.recipients[0, 0], scale)
         assert mask.all()
         # Other k of agent i is (i + 1 + k) mod 3: agent 0 hears 2 as its other 1, agent 1 hears 2 as its other 0.
         assert np.array_equal(inbox[0, 1], inbox[1, 0]) == (copies == 1)
@@ -174,14 +176,14 @@ def test_recipients_are_as_many_as_the_rate_says_and_each_as_often():
 
 def test_a_message_reaches_only_its_recipients():
     channel = Channel(recipient_rate=0.5)
-    team, level = team_of(channel), levels(channel, (0.0, 0.0, 0.0))
+    team, scale = team_of(channel), noise_scale(channel, (0.0, 0.0, 0.0))
     to_first = jnp.zeros((3, 2), bool).at[0, 0].set(True).at[1, 0].set(True).at[2, 0].set(True)
     released = jnp.arange(12.0).reshape(3, 4)
-    inbox, mask = team.deliver(released, to_first, level)
+    inbox, mask = team.deliver(released, to_first, scale)
     np.testing.assert_array_equal(mask, [[False, True]] * 3)  # other 0 of agent j is j + 1, to whom j is other 1
 
     def hear(inbox):
-        return team.receive(inbox, mask, jnp.zeros((3, TASK.observation_size)), jnp.zeros((3, 8)), None, level)
+        return team.receive(inbox, mask, jnp.zeros((3, TASK.observation_size)), jnp.zeros((3, 8)), None, scale)
 
     np.testing.assert_array_equal(hear(inbox), hear(inbox.at[:, 0].add(100.0)))
     assert np.any(hear(inbox) != hear(inbox.at[:, 1].add(1.0)))
@@ -213,10 +215,14 @@ def test_chance_differs_between_episodes_and_keys():
 def test_attention_does_not_depend_on_the_order_of_the_others_and_ignores_those_who_did_not_send():
     member = jax.tree.map(lambda leaf: leaf[0], team_of().members.protocol)
     inbox, mask = jax.random.normal(jax.random.key(0), (5, 4)), jnp.array([True, False, True, True, False])
-    heard = member.receive(inbox, mask, jnp.zeros(1), jnp.zeros(1))
+    aggregated = member.receive(inbox, mask, jnp.zeros(1), jnp.zeros(1))
     order = jnp.array([3, 1, 0, 4, 2])
-    np.testing.assert_allclose(member.receive(inbox[order], mask[order], jnp.zeros(1), jnp.zeros(1)), heard, atol=1e-6)
-    np.testing.assert_allclose(member.receive(inbox[mask], mask[mask], jnp.zeros(1), jnp.zeros(1)), heard, atol=1e-6)
+    np.testing.assert_allclose(
+        member.receive(inbox[order], mask[order], jnp.zeros(1), jnp.zeros(1)), aggregated, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        member.receive(inbox[mask], mask[mask], jnp.zeros(1), jnp.zeros(1)), aggregated, atol=1e-6
+    )
     assert not member.receive(inbox, jnp.zeros(5, bool), jnp.zeros(1), jnp.zeros(1)).any()
 
 
@@ -228,24 +234,24 @@ def test_masked_softmax_has_finite_gradients_even_if_everything_is_masked():
 
 
 def test_a_sender_without_chance_sends_its_mean():
-    shape = Shape(2, 3, 2, 4)
+    shape = TaskShape(2, 3, 2, 4)
     sampled, plain = (
         make_team(jax.random.key(0), shape, "dpmac", options, Channel(), SMALL)
         for options in ({}, {"deterministic": True})
     )
     given = jnp.ones((2, 3)), jnp.zeros(2, int), jnp.zeros((2, 8))
-    chance = jnp.ones((2, 4))
-    np.testing.assert_array_equal(plain.compose(*given, chance), plain.compose(*given, -chance))
-    middle = (sampled.compose(*given, chance) + sampled.compose(*given, -chance)) / 2
-    np.testing.assert_allclose(middle, plain.compose(*given, chance), atol=1e-6)
-    assert np.all(np.asarray(sampled.compose(*given, chance)) > np.asarray(plain.compose(*given, chance)))
+    draws = jnp.ones((2, 4))
+    np.testing.assert_array_equal(plain.compose(*given, draws), plain.compose(*given, -draws))
+    middle = (sampled.compose(*given, draws) + sampled.compose(*given, -draws)) / 2
+    np.testing.assert_allclose(middle, plain.compose(*given, draws), atol=1e-6)
+    assert np.all(np.asarray(sampled.compose(*given, draws)) > np.asarray(plain.compose(*given, draws)))
 
 
 def test_silent_agents_hear_nothing():
-    team, level = team_of(method="silent"), levels(EVERY_STEP, (0.0,) * 3)
-    trace, chance = record(team, level)
+    team, scale = team_of(method="silent"), noise_scale(EVERY_STEP, (0.0,) * 3)
+    trace, draws = record(team, scale)
     assert trace.released.size == 0
-    logits = replayed(team, trace.episode, chance, level)[:, :-1]
+    logits = replayed(team, trace.episode, draws, scale)[:, :-1]
     np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
 
 
@@ -265,7 +271,7 @@ def test_what_cannot_be_built_is_refused(given, says):
 
 def test_unknown_options_of_a_method_are_refused():
     with pytest.raises(BadInput, match="loudness"):
-        make_team(jax.random.key(0), Shape(2, 3, 2, 4), "dpmac", {"loudness": 3}, Channel(), SMALL)
+        make_team(jax.random.key(0), TaskShape(2, 3, 2, 4), "dpmac", {"loudness": 3}, Channel(), SMALL)
 
 
 def test_every_built_in_method_can_be_found():

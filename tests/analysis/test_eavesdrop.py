@@ -18,7 +18,7 @@ from dpmac.analysis import eavesdrop, gap
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
 from dpmac.experiments import BUDGETS
 from dpmac.runner import population
-from dpmac.runner.noise import levels_of
+from dpmac.runner.noise import scales_of
 from dpmac.runner.population import Loaded
 
 EPISODES = 2400
@@ -27,7 +27,7 @@ ONCE = Channel("response", period=0)
 
 def loud(channel, *budgets, task="midway", fault=None, secrets=3, where=-3, **options):
     """An untrained team on a task with so many secrets whose senders say their secret as clearly as the channel lets
-    them: for each value a number of its own, at full length, and nothing of their own chance."""
+    them: for each value a number of its own, at full length, and nothing of their own draws."""
     config = dataclasses.replace(
         learning(CONFIG, steps=500),
         task=task,
@@ -46,7 +46,7 @@ def loud(channel, *budgets, task="midway", fault=None, secrets=3, where=-3, **op
     shared = jnp.zeros_like(said.shared.weight).at[:, secret, :secrets].set(40 * jnp.eye(secrets))
     bias = (
         jnp.zeros_like(said.shared.bias).at[:, :secrets].set(-20.0)
-    )  # marks are 0.25 and 0.75, so that only one is heard
+    )  # marks are 0.25 and 0.75, so that only one is aggregated
     mean = jnp.zeros_like(said.mean.weight).at[:, :secrets, :secrets].set(jnp.eye(secrets))
     parts = (shared, bias, mean, jnp.zeros_like(said.mean.bias))
     team = eqx.tree_at(
@@ -63,10 +63,10 @@ def loud(channel, *budgets, task="midway", fault=None, secrets=3, where=-3, **op
         team = dataclasses.replace(team, channel=fault(channel, team.channel.size))
     runs = population.runs_of(config)
     teams = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(runs)), team)
-    return Loaded(config, program, runs, teams, levels_of(config, program, [run.budget for run in runs]), 0)
+    return Loaded(config, program, runs, teams, scales_of(config, program, [run.budget for run in runs]), 0)
 
 
-def heard(*given, **changes):
+def aggregated(*given, **changes):
     """The entries of the first agent, one for each budget."""
     return [entries[0] for entries in eavesdrop.eavesdrop(loud(*given, **changes), EPISODES)]
 
@@ -125,15 +125,15 @@ def test_places_are_guessed_by_quadrant_and_numbers_as_they_are():
 
 
 def test_free_messages_give_everything_away():
-    (free,) = heard(Channel(), Budget())
+    (free,) = aggregated(Channel(), Budget())
     assert free["accuracy"] >= 0.95
     assert free["cap"] == 1
     assert free["verdict"] == "within"
 
 
 def test_the_papers_noise_lets_out_more_than_its_claim():
-    """At the paper's σ for ε = 1 of the step level the true ε of an episode is 56."""
-    (paper,) = heard(Channel(), BUDGETS["step-1"])
+    """At the paper's σ for ε = 1 of the step scale the true ε of an episode is 56."""
+    (paper,) = aggregated(Channel(), BUDGETS["step-1"])
     assert paper["cap_of_claim"] == pytest.approx(0.576, abs=1e-3)
     assert paper["surely"] > paper["cap_of_claim"]
     assert paper["exact_epsilon"] == pytest.approx(56.1, abs=0.1)
@@ -141,7 +141,7 @@ def test_the_papers_noise_lets_out_more_than_its_claim():
 
 
 def test_a_held_symbol_lets_out_exactly_what_its_budget_allows():
-    found = heard(ONCE, Budget((1.0,)), Budget((3.0,)))
+    found = aggregated(ONCE, Budget((1.0,)), Budget((3.0,)))
     for entry, cap in zip(found, (0.576, 0.909), strict=True):
         assert entry["cap"] == pytest.approx(cap, abs=1e-3)
         assert entry["low"] - 0.01 < cap < entry["high"] + 0.01
@@ -149,18 +149,18 @@ def test_a_held_symbol_lets_out_exactly_what_its_budget_allows():
 
 
 def test_many_noisy_messages_stay_below_their_cap():
-    one, ten = heard(Channel(), Budget((1.0,)), Budget((10.0,)))
+    one, ten = aggregated(Channel(), Budget((1.0,)), Budget((10.0,)))
     assert one["accuracy"] < one["cap"] == pytest.approx(0.411, abs=1e-3)
     assert 0.6 < ten["accuracy"] < ten["cap"] == pytest.approx(0.811, abs=1e-3)
 
 
 class NeverFlips(Response):
-    def release(self, message, chance, level):
-        return super().release(message, *self.noiseless(chance, level))
+    def release(self, message, draws, scale):
+        return super().release(message, *self.noiseless(draws, scale))
 
 
 def test_symbols_that_are_never_flipped_violate_the_cap():
-    found = heard(ONCE, Budget((1.0,)), Budget((3.0,)), fault=NeverFlips)
+    found = aggregated(ONCE, Budget((1.0,)), Budget((3.0,)), fault=NeverFlips)
     assert [entry["verdict"] for entry in found] == ["violated", "violated"]
     assert all(entry["accuracy"] == 1 for entry in found)
 

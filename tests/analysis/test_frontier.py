@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpmac import experiments, frontiers, tasks
-from dpmac.agents.mechanisms import levels
+from dpmac.agents.mechanisms import noise_scale
 from dpmac.analysis import frontier
 from dpmac.cli import main
 from dpmac.config import dumps
@@ -134,16 +134,16 @@ def test_the_limit_starts_where_teams_are_scored():
     config = frontiers.populations("midway", "smoke", lines=["silent"], task_options={"horizon": 1})
     program = population.check(config["midway-silent-silent"])
     task, key = program.task, jax.random.key(train.EVALUATION_SEED)
-    assert references.tells(task)
-    trace = train.rollout(task, program.team(key), levels(program.channel, (0.0,) * 3), key, 5, greedy=True)
+    assert references.is_informed(task)
+    trace = train.rollout(task, program.team(key), noise_scale(program.channel, (0.0,) * 3), key, 5, greedy=True)
     starts = jax.tree.map(lambda leaf: leaf[:, 0], trace.states)
-    unknowing = jax.vmap(lambda start: task.step(start, task.told(start, jnp.full((3, 3), 1 / 3)))[1][0])(starts)
-    told = references.told_returns(task, 0.0, key, 5)  # too late for an episode of one step
+    unknowing = jax.vmap(lambda start: task.step(start, task.informed(start, jnp.full((3, 3), 1 / 3)))[1][0])(starts)
+    told = references.informed_returns(task, 0.0, key, 5)  # too late for an episode of one step
     np.testing.assert_allclose(told, unknowing, rtol=1e-5)
 
 
 def test_a_task_without_secrets_to_tell_has_no_limit():
-    assert frontier.told_return(tasks.make("cn"), 1.0, 10) is None
+    assert frontier.informed_return(tasks.make("cn"), 1.0, 10) is None
     assert frontier.limit_of(tasks.make("cn"), 10) == []
 
 

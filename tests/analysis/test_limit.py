@@ -66,7 +66,7 @@ def test_lines_lie_in_their_order_and_near_the_known_ones(name, episodes):
 def test_scripted_walkers_walk_as_the_task_tells_them():
     """The exact mean over secrets and flips against a sample of both."""
     task, epsilon, count = tasks.make("ccn"), 1.0, 4000
-    sample = references.told_returns(task, response_flip(epsilon, 3), jax.random.key(train.EVALUATION_SEED), count)
+    sample = references.informed_returns(task, response_flip(epsilon, 3), jax.random.key(train.EVALUATION_SEED), count)
     scenes = limit.scenes_of(task, count)
     program = staircase.program(epsilon, 3)
     mass = staircase.posteriors(program.directions)[1]

@@ -31,12 +31,12 @@ def parts(channel, epsilon=(3.0, 1.0, 2.0), **changes):
     team = program.team(jax.random.key(0))
     if config.method == "dpmac":
         team = jax.tree.map(lambda leaf: 2 * leaf, team)
-    noise = scales.noise_levels(budget, channel, 3, program.task.horizon)
-    return program, team, scales.level_of(config, program, budget), noise
+    noise = scales.noise_scales(budget, channel, 3, program.task.horizon)
+    return program, team, scales.scale_of(config, program, budget), noise
 
 
-def failed(program, team, level, noise):
-    found = audit.white_box(program, team, level, noise, EPISODES, seed=3)
+def failed(program, team, scale, noise):
+    found = audit.white_box(program, team, scale, noise, EPISODES, seed=3)
     return {check.name for check in privacy.failures(found, 0.999)}
 
 
@@ -65,18 +65,18 @@ def test_sound_teams_pass_all_checks_of_real_rollouts(name):
 
 
 class Unclipped(Gaussian):
-    def release(self, message, chance, level):
-        return message + level.amount * chance
+    def release(self, message, draws, scale):
+        return message + scale.value * draws
 
 
 class HalfNoise(Gaussian):
-    def release(self, message, chance, level):
-        return super().release(message, chance / 2, level)
+    def release(self, message, draws, scale):
+        return super().release(message, draws / 2, scale)
 
 
 class SquaredSigma(Gaussian):
-    def release(self, message, chance, level):
-        return super().release(message, chance * level.amount, level)
+    def release(self, message, draws, scale):
+        return super().release(message, draws * scale.value, scale)
 
 
 class SameNoiseAlways(Gaussian):
@@ -110,34 +110,34 @@ class SameCopies(Gaussian):
 
 
 class WidePoints(Code):
-    def release(self, message, chance, level):
-        return 1.2 * super().release(message, 0 * chance, level) + level.amount * chance
+    def release(self, message, draws, scale):
+        return 1.2 * super().release(message, 0 * draws, scale) + scale.value * draws
 
 
 class RareFlips(Response):
-    def release(self, message, chance, level):
-        return super().release(message, chance.at[0, 0].set(chance[0, 0] | jnp.uint32(1 << 31)), level)
+    def release(self, message, draws, scale):
+        return super().release(message, draws.at[0, 0].set(draws[0, 0] | jnp.uint32(1 << 31)), scale)
 
 
 class Whisper(Response):
-    def release(self, message, chance, level):
-        return super().release(message, chance, level) * (1 - 1e-3 * jax.nn.sigmoid(message[0]))
+    def release(self, message, draws, scale):
+        return super().release(message, draws, scale) * (1 - 1e-3 * jax.nn.sigmoid(message[0]))
 
 
 class RarelyLeftOut(Subset):
-    def release(self, message, chance, level):
-        return super().release(message, chance.at[0, 0].set(chance[0, 0] | jnp.uint32(1 << 31)), level)
+    def release(self, message, draws, scale):
+        return super().release(message, draws.at[0, 0].set(draws[0, 0] | jnp.uint32(1 << 31)), scale)
 
 
 class FirstOthers(Subset):
-    def release(self, message, chance, level):
+    def release(self, message, draws, scale):
         words = jnp.arange(2 * self.size, dtype=jnp.uint32).reshape(-1, 2)
-        return super().release(message, chance.at[1:].set(words), level)
+        return super().release(message, draws.at[1:].set(words), scale)
 
 
 class OneTooFew(Subset):
-    def release(self, message, chance, level):
-        released = super().release(message, chance, level)
+    def release(self, message, draws, scale):
+        released = super().release(message, draws, scale)
         return released.at[jnp.argmax(released)].set(0)
 
 
@@ -162,26 +162,26 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "channel", "finds"), FAULTS, ids=[fault.__name__ for fault, *_ in FAULTS])
 def test_planted_fault_is_found_on_real_rollouts(fault, channel, finds):
-    program, team, level, noise = parts(channel)
+    program, team, scale, noise = parts(channel)
     broken = dataclasses.replace(team, channel=fault(channel, team.channel.size))
-    assert finds in failed(program, broken, level, noise)
+    assert finds in failed(program, broken, scale, noise)
 
 
 def test_noise_at_the_receiver_is_found_to_be_none():
-    program, team, level, _ = parts(Channel(place="receiver"))
-    noise = scales.noise_levels(Budget((3.0, 1.0, 2.0)), Channel(), 3, program.task.horizon)
-    assert "noise variance at every step" in failed(program, team, level, noise)
+    program, team, scale, _ = parts(Channel(place="receiver"))
+    noise = scales.noise_scales(Budget((3.0, 1.0, 2.0)), Channel(), 3, program.task.horizon)
+    assert "noise variance at every step" in failed(program, team, scale, noise)
 
 
 # Canaries -------------------------------------------------------------------------------------------------------------
 
 
 def bound_of(channel, epsilon, team=None, episodes=1500):
-    program, sound, level, noise = parts(channel, epsilon)
+    program, sound, scale, noise = parts(channel, epsilon)
     team = dataclasses.replace(sound, channel=team(channel, sound.channel.size)) if team else sound
-    pair = audit.canaries(program, team, level, 0, 0)
+    pair = audit.canaries(program, team, scale, 0, 0)
     release = Release(channel, noise[0], program.task.horizon)
-    return audit.lower_bound(team, level, 0, pair, release, 1e-4, episodes, 0.999, 0), pair
+    return audit.lower_bound(team, scale, 0, pair, release, 1e-4, episodes, 0.999, 0), pair
 
 
 def test_canaries_use_the_whole_ball_and_differ_in_one_agent_alone():

@@ -46,9 +46,9 @@ def panels(channel=None, task="probe-neighbour"):
     config = dataclasses.replace(CONFIG, task=task, channel=channel or Channel(), budgets=CONFIG.budgets[:1])
     program = population.check(config)
     team = program.team(jax.random.key(0))
-    level = noise.level_of(config, program, config.budgets[0])
-    quiet = jax.tree.map(jnp.zeros_like, level)
-    return [film.panel(program, team, each, jax.random.key(3), "") for each in (level, quiet)]
+    scale = noise.scale_of(config, program, config.budgets[0])
+    quiet = jax.tree.map(jnp.zeros_like, scale)
+    return [film.panel(program, team, each, jax.random.key(3), "") for each in (scale, quiet)]
 
 
 def test_both_pictures_begin_alike_and_only_one_has_noise():

@@ -32,32 +32,32 @@ def planted(seed):
 
 
 def deployed(folder, channel=None, epsilon=(3.0, 1.0, math.inf), seed=0, limit=math.inf, **changes):
-    """An untrained team of three with planted chance."""
+    """An untrained team of three with planted draws."""
     budget = Budget(epsilon, unit="episode")
     config = dataclasses.replace(
         CONFIG, task="probe-neighbour", channel=channel or Channel(), budgets=(budget,), **changes
     )
     program = population.check(config)
     spec = program.team(jax.random.key(1)).channel.spec
-    noise = scales.noise_levels(budget, spec, AGENTS, HORIZON)
-    team, level = program.team(jax.random.key(1)), scales.level_of(config, program, budget)
+    noise = scales.noise_scales(budget, spec, AGENTS, HORIZON)
+    team, scale = program.team(jax.random.key(1)), scales.scale_of(config, program, budget)
     folder.mkdir(exist_ok=True)
     sources = [planted((seed, agent)) for agent in range(AGENTS)]
     path = folder / "ledger.json"
     books = lambda: Ledger(path, [limit] * AGENTS, 1e-4, create=not path.exists())  # noqa: E731
-    return deploy.DeployedTeam(program, team, level, noise, books, sources)
+    return deploy.DeployedTeam(program, team, scale, noise, books, sources)
 
 
 def play_team(team, key=0):
     """Actions (time, agent), what was released (time, agent, …) and the last hidden states in an episode."""
     task = team.program.task
-    state, memory, actions, released = task.reset(jax.random.key(key)), team.start(), [], []
+    state, carry, actions, released = task.reset(jax.random.key(key)), team.start(), [], []
     for _ in range(HORIZON):
-        chosen, memory = team.act(task.observe(state), memory)
+        chosen, carry = team.act(task.observe(state), carry)
         state, _ = task.step(state, jnp.asarray(chosen))
         actions.append(chosen)
-        released.append(np.asarray(memory.released))
-    return np.stack(actions), np.stack(released), np.asarray(memory.hidden)
+        released.append(np.asarray(carry.released))
+    return np.stack(actions), np.stack(released), np.asarray(carry.hidden)
 
 
 def play_apart(agents, task, key=0):
@@ -75,7 +75,7 @@ def play_apart(agents, task, key=0):
         log.append(post)
         state, _ = task.step(state, jnp.asarray(chosen))
         actions.append(chosen)
-    return np.array(actions), log, np.stack([memory.hidden for memory in memories])
+    return np.array(actions), log, np.stack([carry.hidden for carry in memories])
 
 
 CHANNELS = {
@@ -126,11 +126,11 @@ def test_agents_hold_no_array_of_another_agent(tmp_path):
 def test_without_noise_a_deployed_team_does_what_the_simulation_does(tmp_path):
     team = deployed(tmp_path, epsilon=(math.inf,), method_options={"deterministic": True})
     trace = team.simulate(jax.random.key(5))
-    memory = team.start()
+    carry = team.start()
     for t in range(HORIZON):
-        actions, memory = team.act(trace.episode.observations[0, t], memory)
+        actions, carry = team.act(trace.episode.observations[0, t], carry)
         np.testing.assert_array_equal(actions, trace.episode.actions[0, t])
-        np.testing.assert_allclose(memory.released, trace.released[0, t], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(carry.released, trace.released[0, t], rtol=1e-5, atol=1e-6)
 
 
 def test_simulation_is_repeatable_and_charged_to_nobody(tmp_path):
@@ -172,9 +172,9 @@ def test_charges_of_an_episode_are_what_the_claim_says(folder):
     claims = json.loads((folder / "privacy.json").read_text())["claims"]
     team = dpmac.load(folder, epsilon="1", seed=1)
     before = team.ledger.charged(0).total()
-    task, memory = team.program.task, team.start()
+    task, carry = team.program.task, team.start()
     for _ in range(task.horizon):
-        _, memory = team.act(np.zeros((2, task.observation_size)), memory)
+        _, carry = team.act(np.zeros((2, task.observation_size)), carry)
     assert team.ledger.charged(0).total() - before == task.horizon
     release = next(iter(team.ledger.charged(0)))
     assert release.noise == claims["1"][0]["noise"]
@@ -197,8 +197,8 @@ def test_a_release_that_would_overspend_is_refused_and_does_not_leave(tmp_path):
 
 def test_acting_twice_from_one_memory_is_charged_twice(tmp_path):
     team = deployed(tmp_path)
-    memory, seen = team.start(), np.zeros((AGENTS, team.program.task.observation_size))
-    first, second = (team.act(seen, memory)[1].released for _ in range(2))
+    carry, seen = team.start(), np.zeros((AGENTS, team.program.task.observation_size))
+    first, second = (team.act(seen, carry)[1].released for _ in range(2))
     assert np.all(np.any(np.asarray(first[:2]) != np.asarray(second[:2]), axis=-1))
     assert team.ledger.charged(0).total() == 2
 
@@ -240,10 +240,10 @@ def test_what_cannot_be_deployed_is_refused(tmp_path, folder):
 
 def test_what_does_not_fit_is_refused_before_anything_is_charged(tmp_path):
     team = deployed(tmp_path)
-    size, memory = team.program.task.observation_size, team.start()
+    size, carry = team.program.task.observation_size, team.start()
     for wrong in (np.zeros((2, size)), np.full((AGENTS, size), np.nan)):
         with pytest.raises(BadInput, match="expected finite numbers"):
-            team.act(wrong, memory)
+            team.act(wrong, carry)
     (agent, *_) = team.agents()
     with pytest.raises(BadInput, match="nobody sends before step 0"):
         agent.act(np.zeros(size), {1: np.zeros(4)}, agent.start())
@@ -252,9 +252,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged(tmp_path):
     with pytest.raises(BadInput, match="hears agents"):
         agent.act(np.zeros(size), {0: np.zeros(4)}, later)
     for _ in range(HORIZON):
-        _, memory = team.act(np.zeros((AGENTS, size)), memory)
+        _, carry = team.act(np.zeros((AGENTS, size)), carry)
     with pytest.raises(BadInput, match="over after 5 steps"):
-        team.act(np.zeros((AGENTS, size)), memory)
+        team.act(np.zeros((AGENTS, size)), carry)
 
 
 # Voices ---------------------------------------------------------------------------------------------------------------

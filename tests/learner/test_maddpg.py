@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpmac import tasks
-from dpmac.agents.mechanisms import levels
-from dpmac.agents.team import Shape, make_team
+from dpmac.agents.mechanisms import noise_scale
+from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import maddpg, replay
 from dpmac.learner.base import Rollout
@@ -26,12 +26,12 @@ EPISODES = 6
 
 def build(channel=None, learner=LEARNER):
     team_key, critic_key, episode_key = jax.random.split(jax.random.key(0), 3)
-    shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
+    shape = TaskShape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
     team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), NetworkConfig(8, 6, 4))
     networks, optimisers, _ = learner.init(critic_key, team, Rollout(TASK, 4), EPISODES)
-    level = levels(channel or Channel(), (0.1, 0.1, 0.1))
-    episodes = rollout(TASK, team, level, episode_key, EPISODES).episode
-    return networks, optimisers, episodes, level
+    scale = noise_scale(channel or Channel(), (0.1, 0.1, 0.1))
+    episodes = rollout(TASK, team, scale, episode_key, EPISODES).episode
+    return networks, optimisers, episodes, scale
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +41,21 @@ def parts():
 
 def inside(episodes):
     """Axes of an update: (time, agent, episode, …)."""
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(chance=None, level=None))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episodes._replace(draws=None, scale=None))
 
 
 @pytest.fixture(scope="module")
 def gradients_of_each(parts):
     """For each agent i, the gradient of its loss -Q_i alone, into the networks of all agents."""
-    networks, _, episodes, level = parts
-    chance = networks.team.draw(jax.random.key(1), EPISODES)
+    networks, _, episodes, scale = parts
+    draws = networks.team.draw(jax.random.key(1), EPISODES)
     gumbel = jax.random.gumbel(jax.random.key(2), (TASK.horizon, 3, EPISODES, TASK.actions))
 
     def loss(team, agent):
         only = jax.tree.map(
             lambda leaf: leaf * (jnp.arange(3) == agent).reshape(3, *[1] * (leaf.ndim - 1)), networks.critics
         )
-        return maddpg.actor_loss(team, only, inside(episodes), chance, gumbel, level, 0.0)[0]
+        return maddpg.actor_loss(team, only, inside(episodes), draws, gumbel, scale, 0.0)[0]
 
     gradient = jax.jit(jax.grad(loss))
     return [jax.tree.map(np.asarray, gradient(networks.team, agent).members) for agent in range(3)]
@@ -87,12 +87,12 @@ def test_gradients_stay_with_the_own_receiver_and_actor(gradients_of_each):
 
 def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_replay(parts):
     """With one-hot own actions planted by huge Gumbel noise, the loss is -Q of exactly that joint action."""
-    networks, _, episodes, level = parts
+    networks, _, episodes, scale = parts
     batch, team = inside(episodes), networks.team
     planted = (batch.actions + 1) % TASK.actions
     gumbel = 1e4 * jax.nn.one_hot(planted, TASK.actions)
-    chance = team.draw(jax.random.key(1), EPISODES)
-    found, _ = maddpg.actor_loss(team, networks.critics, batch, chance, gumbel, level, 0.0)
+    draws = team.draw(jax.random.key(1), EPISODES)
+    found, _ = maddpg.actor_loss(team, networks.critics, batch, draws, gumbel, scale, 0.0)
     wanted = 0.0
     for agent in range(3):
         joint = batch.actions.at[:, agent].set(planted[:, agent])
@@ -103,11 +103,11 @@ def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_repla
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_targets_stop_at_the_horizon_or_see_through_it(parts, terminal):
-    networks, _, episodes, level = parts
+    networks, _, episodes, scale = parts
     batch, learner = inside(episodes), Maddpg(discount=0.9, bootstrap_horizon=not terminal)
-    chance = networks.team.draw(jax.random.key(3), EPISODES)
-    target = maddpg.targets(learner, networks, batch, chance, level)
-    logits = networks.target_team.unroll(batch.observations, batch.actions, chance, level)
+    draws = networks.team.draw(jax.random.key(3), EPISODES)
+    target = maddpg.targets(learner, networks, batch, draws, scale)
+    logits = networks.target_team.unroll(batch.observations, batch.actions, draws, scale)
     greedy = jax.nn.one_hot(jnp.argmax(logits, -1), TASK.actions)
     following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy[1:]))
     if terminal:
@@ -168,7 +168,7 @@ def test_gradients_are_clipped_for_each_agent_apart():
 def test_what_senders_do_is_described():
     networks, _, episodes, _ = build(channel=Channel(clip_norm=1e-3))
     one = jax.tree.map(lambda leaf: leaf[0], episodes)
-    told, free = (describe(networks.team, one, levels(Channel(), (noise,) * 3)) for noise in (0.5, 0.0))
+    told, free = (describe(networks.team, one, noise_scale(Channel(), (noise,) * 3)) for noise in (0.5, 0.0))
     assert {"message_norm", "share_clipped", "signal_to_noise", "learned_deviation"} == set(told)
     assert told["share_clipped"] == 1
     assert 0 < float(told["signal_to_noise"]) <= 1e-6 / (4 * 0.25)
@@ -183,7 +183,7 @@ def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_hol
         jnp.zeros((3, 2), jnp.int8),
         rewards[0],
         jnp.zeros(2, jnp.uint32),
-        levels(Channel(), (0.0, 0.0)),
+        noise_scale(Channel(), (0.0, 0.0)),
     )
     episodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (4, *leaf.shape)), one)._replace(rewards=rewards)
     ring = replay.add(replay.empty(16, one), episodes)
@@ -222,16 +222,16 @@ def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
     since: otherwise what was done upon a message would tell its secret a second time."""
     channel = Channel("response", symbols=2)
     networks, *_ = build(channel=channel)
-    team, loud, quiet = networks.team, *(levels(channel, (flip,) * 3) for flip in (0.45, 0.05))
+    team, loud, quiet = networks.team, *(noise_scale(channel, (flip,) * 3) for flip in (0.45, 0.05))
     played = rollout(TASK, team, loud, jax.random.key(5), 64)
     ring = replay.add(replay.empty(64, jax.tree.map(lambda leaf: leaf[0], played.episode)), played.episode)
     later = rollout(TASK, team, quiet, jax.random.key(6), 64).episode  # the budget has moved on
-    assert not np.allclose(later.level.amount, played.episode.level.amount)
+    assert not np.allclose(later.scale.value, played.episode.scale.value)
     batch = replay.by_time(replay.sample(ring, jax.random.key(7), 32))
-    np.testing.assert_array_equal(batch.level.amount, np.broadcast_to(loud.amount, (32, 3)))
-    chance = jax.vmap(team.chance)(jax.random.wrap_key_data(played.episode.chance))
+    np.testing.assert_array_equal(batch.scale.value, np.broadcast_to(loud.value, (32, 3)))
+    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(played.episode.draws))
     turned = replay.by_time(played.episode)
-    logits = team.unroll(turned.observations[:-1], turned.actions, chance, turned.level)
+    logits = team.unroll(turned.observations[:-1], turned.actions, draws, turned.scale)
     np.testing.assert_allclose(jnp.moveaxis(logits, 2, 0), played.logits, rtol=1e-4, atol=1e-5)
-    wrong = team.unroll(turned.observations[:-1], turned.actions, chance, later.level)
+    wrong = team.unroll(turned.observations[:-1], turned.actions, draws, later.scale)
     assert float(jnp.max(jnp.abs(jnp.moveaxis(wrong, 2, 0) - played.logits))) > 1e-2

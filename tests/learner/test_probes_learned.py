@@ -11,7 +11,7 @@ from dpmac.config import NetworkConfig, RunConfig, Training
 from dpmac.learner import maddpg
 from dpmac.learner.rollout import returns, rollout
 from dpmac.runner import population
-from dpmac.runner.noise import levels_of, tables_of
+from dpmac.runner.noise import scales_of, tables_of
 
 DISCOUNT = 0.99
 
@@ -29,23 +29,23 @@ def learned(task, method, iterations, recurrent_critic) -> Any:
     training = Training(steps=20 * iterations)
     config = RunConfig(task, method, learner_options=options, networks=NetworkConfig(16, 16, 4), training=training)
     program = population.check(config)
-    level, tables = levels_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)
+    scale, tables = scales_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)
     states = population.start(program, population.keys_of(population.runs_of(config)))
-    states, _ = population.advance(program, states, tables, level, jnp.asarray(iterations))
-    return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.learner.networks, level))
+    states, _ = population.advance(program, states, tables, scale, jnp.asarray(iterations))
+    return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.learner.networks, scale))
 
 
-def played(task, networks, level):
+def played(task, networks, scale):
     """Mean return of greedy episodes, and Q (time, agent, episode) in them."""
-    episode = rollout(task, networks.team, level, jax.random.key(1), 64, greedy=True).episode
-    batch = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episode._replace(chance=None, level=None))
+    episode = rollout(task, networks.team, scale, jax.random.key(1), 64, greedy=True).episode
+    batch = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), episode._replace(draws=None, scale=None))
     q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, task.actions))
     return float(jnp.mean(returns(episode))), np.asarray(q)
 
 
 def test_critics_find_the_discounted_sum_of_a_constant_reward():
-    task, networks, level = learned("probe-value", "silent", 600, recurrent_critic=False)
-    _, q = played(task, networks, level)
+    task, networks, scale = learned("probe-value", "silent", 600, recurrent_critic=False)
+    _, q = played(task, networks, scale)
     wanted = [task.value(t, DISCOUNT) for t in range(task.horizon)]
     np.testing.assert_allclose(q, np.broadcast_to(np.reshape(wanted, (-1, 1, 1)), q.shape), atol=0.1)
 
@@ -61,14 +61,14 @@ def answered(horizon):
     ("task", "method"), [("probe-listen", "dpmac"), pytest.param("probe-memory", "silent", marks=pytest.mark.large)]
 )
 def test_recurrent_critics_and_actors_find_the_best_policy_and_its_values(task, method):
-    """What an agent was shown or told earlier is worth nothing to a critic without memory."""
-    task, networks, level = learned(task, method, 800, recurrent_critic=True)
-    score, q = played(task, networks, level)
+    """What an agent was shown or told earlier is worth nothing to a critic without carry."""
+    task, networks, scale = learned(task, method, 800, recurrent_critic=True)
+    score, q = played(task, networks, scale)
     assert score == pytest.approx(task.optimal_return, abs=0.1)
     np.testing.assert_allclose(q, np.broadcast_to(answered(task.horizon), q.shape), atol=0.25)
 
 
 def test_without_messages_the_listener_can_only_guess():
-    task, networks, level = learned("probe-listen", "silent", 200, recurrent_critic=False)
-    score, _ = played(task, networks, level)
+    task, networks, scale = learned("probe-listen", "silent", 200, recurrent_critic=False)
+    score, _ = played(task, networks, scale)
     assert score == pytest.approx(task.silent_return, abs=0.6)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpmac import tasks
-from dpmac.agents.mechanisms import levels
-from dpmac.agents.team import Shape, make_team
+from dpmac.agents.mechanisms import noise_scale
+from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode
@@ -24,7 +24,7 @@ def numbered(*numbers):
     keys = jnp.tile(n.astype(jnp.uint32)[:, None], (1, 2))
     seen = jnp.tile(n[:, None, None, None], (1, 3, 2, 1))
     return Episode(
-        seen, n.astype(jnp.int8)[:, None, None], n[:, None, None], keys, levels(CHANNEL, (0.0,) * len(numbers))
+        seen, n.astype(jnp.int8)[:, None, None], n[:, None, None], keys, noise_scale(CHANNEL, (0.0,) * len(numbers))
     )
 
 
@@ -50,17 +50,17 @@ def test_parts_of_an_episode_stay_together():
     drawn = replay.sample(ring, jax.random.key(1), 50)
     np.testing.assert_array_equal(drawn.observations[:, 0, 0, 0], drawn.rewards[:, 0, 0])
     np.testing.assert_array_equal(drawn.actions[:, 0, 0], drawn.rewards[:, 0, 0])
-    np.testing.assert_array_equal(drawn.chance[:, 1], drawn.rewards[:, 0, 0])
+    np.testing.assert_array_equal(drawn.draws[:, 1], drawn.rewards[:, 0, 0])
 
 
 @pytest.fixture(scope="module")
 def team():
-    shape = Shape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
+    shape = TaskShape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
     return make_team(jax.random.key(0), shape, "dpmac", {}, CHANNEL, NetworkConfig(8, 6, 4))
 
 
 def test_an_episode_is_what_the_task_makes_of_the_actions(team):
-    trace = rollout(TASK, team, levels(CHANNEL, (0.5, 0.5)), jax.random.key(3), 4)
+    trace = rollout(TASK, team, noise_scale(CHANNEL, (0.5, 0.5)), jax.random.key(3), 4)
     observations, actions, rewards, *_ = trace.episode
     assert observations.shape == (4, TASK.horizon + 1, 2, TASK.observation_size)
     assert actions.dtype == jnp.int8
@@ -74,8 +74,8 @@ def test_an_episode_is_what_the_task_makes_of_the_actions(team):
 
 
 def test_starts_chance_and_actions_differ_between_episodes_and_keys(team):
-    level = levels(CHANNEL, (0.5, 0.5))
-    first, second = (rollout(TASK, team, level, jax.random.key(seed), 8) for seed in (0, 1))
+    scale = noise_scale(CHANNEL, (0.5, 0.5))
+    first, second = (rollout(TASK, team, scale, jax.random.key(seed), 8) for seed in (0, 1))
     assert not np.array_equal(first.episode.actions, second.episode.actions)
     assert not np.array_equal(first.released, second.released)
     assert len(np.unique(np.asarray(first.episode.actions).reshape(8, -1), axis=0)) > 1
@@ -83,21 +83,23 @@ def test_starts_chance_and_actions_differ_between_episodes_and_keys(team):
 
 
 def test_exploration_makes_actions_uniform_and_greedy_ones_follow_the_logits(team):
-    level = levels(CHANNEL, (0.5, 0.5))
+    scale = noise_scale(CHANNEL, (0.5, 0.5))
     team = eqx.tree_at(lambda t: t.members.actor.head.bias, team, jnp.tile(jnp.array([2.0, 0.0, -2.0]), (2, 1)))
-    wild = rollout(TASK, team, level, jax.random.key(4), 400, explore=1.0)
+    wild = rollout(TASK, team, scale, jax.random.key(4), 400, explore=1.0)
     shares = np.bincount(np.ravel(wild.episode.actions), minlength=3) / wild.episode.actions.size
     np.testing.assert_allclose(shares, 1 / 3, atol=0.03)
-    greedy = rollout(TASK, team, level, jax.random.key(4), 8, greedy=True)
+    greedy = rollout(TASK, team, scale, jax.random.key(4), 8, greedy=True)
     np.testing.assert_array_equal(greedy.episode.actions, np.asarray(greedy.logits).argmax(-1))
-    sampled = rollout(TASK, team, level, jax.random.key(4), 400)
+    sampled = rollout(TASK, team, scale, jax.random.key(4), 400)
     hits = np.asarray(sampled.episode.actions)[..., None] == np.arange(3)
     expected = np.asarray(jax.nn.softmax(sampled.logits))
     np.testing.assert_allclose(hits.mean((0, 1, 2)), expected.mean((0, 1, 2)), atol=0.03)
 
 
 def test_each_episode_may_have_its_own_noise(team):
-    table = jax.tree.map(lambda *x: jnp.stack(x), levels(CHANNEL, (0.0, 0.0)), levels(CHANNEL, (100.0, 100.0)))
+    table = jax.tree.map(
+        lambda *x: jnp.stack(x), noise_scale(CHANNEL, (0.0, 0.0)), noise_scale(CHANNEL, (100.0, 100.0))
+    )
     sizes = np.abs(np.asarray(rollout(TASK, team, table, jax.random.key(5), 40).released)).mean((1, 2, 3))
     assert 8 < np.sum(sizes > 20) < 32
     assert np.all((sizes > 20) | (sizes < 5))

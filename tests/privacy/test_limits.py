@@ -42,8 +42,8 @@ def test_two_values_are_told_apart_by_their_distance():
 def test_accuracy_of_three_points_agrees_with_a_simulation():
     rng, distance, count = np.random.default_rng(0), 1.5, 400_000
     points = np.eye(3) * distance / math.sqrt(2)
-    heard = points[0] + rng.standard_normal((count, 3))
-    right = (heard.argmax(-1) == 0).mean()
+    aggregated = points[0] + rng.standard_normal((count, 3))
+    right = (aggregated.argmax(-1) == 0).mean()
     assert limits.simplex_accuracy(distance, 3) == pytest.approx(right, abs=4 * 0.5 / math.sqrt(count))
 
 

@@ -22,8 +22,8 @@ ALLOWED = binom.ppf(0.9999, KEYS, 0.01)
 def releaser(spec, noise, messages, copies):
     """What the shipped channel makes of messages (episode, time, agent, feature), with an axis for copies, by key."""
     mechanism = channels.mechanism(spec, messages.shape[-1])
-    level = jax.tree.map(lambda leaf: leaf[0], channels.levels(spec, (noise,)))
-    one = jax.vmap(lambda message, c: mechanism.release(message, c, level), in_axes=(None, 0))
+    scale = jax.tree.map(lambda leaf: leaf[0], channels.noise_scale(spec, (noise,)))
+    one = jax.vmap(lambda message, c: mechanism.release(message, c, scale), in_axes=(None, 0))
 
     @jax.jit
     def release(key):

@@ -1,4 +1,4 @@
-"""What a run says about itself is true, and says what a reader must know."""
+"""What a run says about itself is true, and says what a projection must know."""
 
 import json
 import math
@@ -31,7 +31,7 @@ KEYS = {
 
 def test_every_agent_has_its_own_budget():
     budget = Budget((1.0, 0.1, math.inf))
-    levels = privacy.noise_levels(budget, Channel(), 3, 25)
+    levels = privacy.noise_scales(budget, Channel(), 3, 25)
     assert levels == (
         privacy.calibrate(Channel(), 1.0, 1e-4, 25),
         privacy.calibrate(Channel(), 0.1, 1e-4, 25),
@@ -45,7 +45,7 @@ def test_every_agent_has_its_own_budget():
 
 def test_a_budget_for_another_number_of_agents_is_refused():
     with pytest.raises(BadInput, match="names 2 agents"):
-        privacy.noise_levels(Budget((1.0, 2.0)), Channel(), 3, 25)
+        privacy.noise_scales(Budget((1.0, 2.0)), Channel(), 3, 25)
 
 
 @pytest.mark.parametrize("mechanism", privacy.mechanisms.names())
@@ -80,13 +80,13 @@ def test_a_sender_that_does_sample_is_not_accused_of_not_sampling():
 @pytest.mark.parametrize("mechanism", ["response", "code", "subset"])
 def test_paper_knows_only_the_gaussian_channel(mechanism):
     with pytest.raises(BadInput, match="only gaussian"):
-        privacy.noise_levels(Budget((1.0,), accountant="paper"), Channel(mechanism), 1, 25)
+        privacy.noise_scales(Budget((1.0,), accountant="paper"), Channel(mechanism), 1, 25)
 
 
 @pytest.mark.parametrize("accountant", ["exact", "paper"])
 def test_noise_at_the_receiver_is_as_large_and_claims_nothing(accountant):
     budget, sender, receiver = Budget((1.0,), accountant=accountant), Channel(), Channel(place="receiver")
-    assert privacy.noise_levels(budget, receiver, 1, 25) == privacy.noise_levels(budget, sender, 1, 25)
+    assert privacy.noise_scales(budget, receiver, 1, 25) == privacy.noise_scales(budget, sender, 1, 25)
     entry = privacy.claim(budget, receiver, 1, 25)[0]
     assert entry["valid"] is False
     assert entry["exact_epsilon"] == math.inf

@@ -13,7 +13,7 @@ from dp_accounting import pld
 from scipy.stats import chisquare
 
 from dpmac import privacy
-from dpmac.agents.mechanisms import levels, mechanism
+from dpmac.agents.mechanisms import mechanism, noise_scale
 from dpmac.config import BadInput, Channel, Release
 from dpmac.deploy.channel import Entropy
 from dpmac.privacy import loss as losses
@@ -148,8 +148,8 @@ def test_no_guess_from_many_subsets_exceeds_the_limit():
     noise, count, uses = math.exp(-0.5), 4000, 6
     host = host_of(spec)
     words = rng.integers(2**32, size=(count, uses, 9, 2), dtype=np.uint32)
-    heard = np.array([[host.release(np.eye(8)[0], one, noise) for one in each] for each in words]).sum(1)
-    best = heard == heard.max(1, keepdims=True)
+    aggregated = np.array([[host.release(np.eye(8)[0], one, noise) for one in each] for each in words]).sum(1)
+    best = aggregated == aggregated.max(1, keepdims=True)
     right = (best[:, 0] / best.sum(1)).mean()
     assert right <= privacy.eavesdropper_accuracy(spec, noise, uses) + 4 * 0.5 / math.sqrt(count)
     assert privacy.signal_to_noise(spec, noise, 8) == pytest.approx(
@@ -166,9 +166,9 @@ def deployed(spec, noise, symbol, count):
 
 
 def compiled(spec, noise, symbol, count):
-    twin, level = mechanism(spec, 8), jax.tree.map(lambda leaf: leaf[0], levels(spec, (noise,)))
+    twin, scale = mechanism(spec, 8), jax.tree.map(lambda leaf: leaf[0], noise_scale(spec, (noise,)))
     release = jax.jit(jax.vmap(twin.release, in_axes=(None, 0, None)))
-    return np.asarray(release(np.eye(8)[symbol], twin.draw(jax.random.key(1), (count,)), level))
+    return np.asarray(release(np.eye(8)[symbol], twin.draw(jax.random.key(1), (count,)), scale))
 
 
 @pytest.mark.parametrize(("side", "count"), [(deployed, 6000), (compiled, 60_000)])
@@ -209,12 +209,12 @@ def test_a_claim_of_half_the_epsilon_is_refuted():
 def test_checks_leave_sound_subsets_alone(copies, epsilon):
     spec, noise, failed = replace(EIGHT, copies=copies), math.exp(-epsilon), 0
     host, twin = host_of(spec), mechanism(spec, 8)
-    level = jax.tree.map(lambda leaf: leaf[0], levels(spec, (noise,)))
+    scale = jax.tree.map(lambda leaf: leaf[0], noise_scale(spec, (noise,)))
     release = jax.jit(jax.vmap(jax.vmap(twin.release, in_axes=(None, 0, None)), in_axes=(0, 0, None)))
     for seed in range(40):
         sent = np.random.default_rng(seed).integers(8, size=(30, 8, 2))
         draws = twin.draw(jax.random.key(seed), (sent.size, copies))
-        released = np.asarray(release(np.eye(8)[sent.ravel()], draws, level)).reshape(30, 8, 2, copies, 8)
+        released = np.asarray(release(np.eye(8)[sent.ravel()], draws, scale)).reshape(30, 8, 2, copies, 8)
         failed += bool(privacy.failures(host.check_released(sent, released, noise)))
     assert failed <= 4
 
@@ -222,12 +222,12 @@ def test_checks_leave_sound_subsets_alone(copies, epsilon):
 def test_a_receiver_reads_the_posterior():
     noise = math.exp(-0.5)
     found, law = subsets(EIGHT, noise)
-    twin, level = mechanism(EIGHT, 8), jax.tree.map(lambda leaf: leaf[0], levels(EIGHT, (noise,)))
+    twin, scale = mechanism(EIGHT, 8), jax.tree.map(lambda leaf: leaf[0], noise_scale(EIGHT, (noise,)))
     joint = np.stack([law(symbol) for symbol in range(8)])
     for index in (0, 17, 55):
         held = np.isin(np.arange(8), list(found[index])).astype(np.float32)
         posterior = joint[:, index] / joint[:, index].sum()
-        np.testing.assert_allclose(twin.read(jnp.asarray(held), level), posterior - 1 / 8, atol=1e-6)
+        np.testing.assert_allclose(twin.decode(jnp.asarray(held), scale), posterior - 1 / 8, atol=1e-6)
 
 
 def test_gradient_is_that_of_the_mean():

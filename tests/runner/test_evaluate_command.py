@@ -26,7 +26,7 @@ def test_one_entry_for_each_budget_and_seed_with_returns_on_common_starts(folder
     rows = evaluate(capsys, folder, "--episodes", 32)
     assert [(row["epsilon"], row["seed"]) for row in rows] == [("1", 0), ("1", 1), ("2:inf", 0), ("2:inf", 1)]
     loaded = population.load(folder)
-    scores = np.asarray(population.scores(loaded.program, loaded.teams, loaded.level, 32))
+    scores = np.asarray(population.scores(loaded.program, loaded.teams, loaded.scale, 32))
     for row, returns in zip(rows, scores, strict=True):
         assert row["return_mean"] == pytest.approx(returns.mean(), abs=1e-5)
         assert row["return_iqm"] == pytest.approx(np.sort(returns)[8:24].mean(), abs=1e-5)

@@ -66,9 +66,9 @@ def test_a_trained_team_acts_in_the_environment_by_hand(tmp_path):
     assert isinstance(task, Hosted)
     env = environments.build(task.source, dict(task.settings))
     observations, _ = env.reset(seed=1)
-    memory = team.start()
+    carry = team.start()
     while env.agents:
-        actions, memory = team.act(task.layout.gather(observations), memory)
+        actions, carry = team.act(task.layout.gather(observations), carry)
         observations, *_ = env.step(task.layout.assign(actions, env.agents))
     assert team.spent(0) == pytest.approx(1.0, rel=1e-3)
 

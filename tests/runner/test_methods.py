@@ -63,6 +63,6 @@ def test_a_method_trains_resumes_is_evaluated_and_filmed(task, method, tmp_path,
 def test_sixteen_agents_train(method, tmp_path):
     begin(tmp_path, config_of("probe-neighbour", method, (EPISODE,), agents=16), pieces=1)
     loaded = population.load(tmp_path)
-    assert loaded.level.amount.shape == (1, 16)
+    assert loaded.scale.value.shape == (1, 16)
     assert all(np.isfinite(leaf).all() for leaf in leaves(loaded))
     assert all(math.isfinite(row.value) for row in store.read_metrics(tmp_path))

@@ -90,11 +90,11 @@ def test_metrics_hold_every_number_of_every_run_at_every_evaluation(folder):
 
 
 def test_every_agent_gets_the_noise_of_its_own_budget(trained, folder):
-    assert trained.level.amount.shape == (4, 2)
+    assert trained.scale.value.shape == (4, 2)
     claims = json.loads((folder / "privacy.json").read_text())["claims"]
     for run, label in ((0, "1"), (2, "2:inf")):
-        np.testing.assert_allclose(trained.level.amount[run], [entry["noise"] for entry in claims[label]], rtol=1e-6)
-    assert trained.level.amount[2, 1] == 0
+        np.testing.assert_allclose(trained.scale.value[run], [entry["noise"] for entry in claims[label]], rtol=1e-6)
+    assert trained.scale.value[2, 1] == 0
     assert [entry["valid"] for entry in claims["2:inf"]] == [True, True]
     assert claims["2:inf"][1]["epsilon"] == claims["2:inf"][1]["exact_epsilon"] == "inf"
 
@@ -104,10 +104,10 @@ def test_evaluation_starts_are_the_same_for_all(trained):
     copies = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * 4), trained.teams)
     value = jax.tree.map(jnp.zeros_like, copies.members.protocol.value)
     deaf = eqx.tree_at(lambda team: team.members.protocol.value, copies, value)
-    scores = np.asarray(population.scores(trained.program, deaf, trained.level, 16))
+    scores = np.asarray(population.scores(trained.program, deaf, trained.scale, 16))
     np.testing.assert_array_equal(scores, scores[:1].repeat(4, 0))
     assert len(np.unique(scores[0])) > 1
-    assert np.any(np.asarray(population.scores(trained.program, copies, trained.level, 16)) != scores)
+    assert np.any(np.asarray(population.scores(trained.program, copies, trained.scale, 16)) != scores)
 
 
 def test_one_iteration_uses_every_key_once():

@@ -9,11 +9,11 @@ import re
 import shutil
 
 import jax
+import made
 import numpy as np
 import pytest
 from tiny import contents, dpmac, killed
 
-import made
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.config import BadInput
@@ -74,7 +74,7 @@ def test_every_run_gets_a_folder_of_its_own_that_other_commands_can_read(finishe
 def test_scores_are_those_of_the_finished_team_on_the_common_starts(finished):
     record = records.read(finished[0]).runs[Cell("ccn", "dpmac").run(1)]
     loaded = population.load(finished[0] / "runs" / record.name)
-    own = population.scores(loaded.program, loaded.teams, loaded.level, SMOKE.final_episodes)
+    own = population.scores(loaded.program, loaded.teams, loaded.scale, SMOKE.final_episodes)
     assert record.final_return == pytest.approx(float(np.mean(own)), rel=1e-4)
     assert record.final["return_at"]["free"] == record.final["return_mean"]
     assert record.final["return_at"].keys() == set(experiments.PAPER_BUDGETS)
@@ -220,14 +220,14 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
     kills, finished, tmp_path, record_property
 ):
     """At moments spread over starting, compiling, training, scoring and writing out."""
-    chance, attempt, count, before = random.Random(kills), 0, 0, {}
+    draws, attempt, count, before = random.Random(kills), 0, 0, {}
     methods = METHODS if kills > 3 else ["silent"]
     while count < kills:
         out = tmp_path / f"out-{attempt}"
         line = [*COMMAND[: COMMAND.index(METHODS[0])], *methods, "--out", out, "--checkpoint-seconds", "0", "--json"]
         for _ in range(min(kills, 5)):
             before = kept(out)
-            count += killed([*line, "--skip-figures"], out, chance.uniform(0.0, 6.0), held=chance.random() < 0.9)
+            count += killed([*line, "--skip-figures"], out, draws.uniform(0.0, 6.0), held=draws.random() < 0.9)
             assert kept(out).items() >= before.items()  # what was finished stays as it was
         ended = dpmac(*line, "--skip-figures")
         told, error = ended.communicate()

@@ -40,9 +40,9 @@ def finish(folder):
 
 def test_killed_and_resumed_run_is_bit_identical(finished, tmp_path):
     """Once early, before there is a checkpoint or soon after, and once later."""
-    folder, chance = tmp_path / "run", random.Random(0)
+    folder, draws = tmp_path / "run", random.Random(0)
     assert killed(line(folder), folder, 0.0)
-    killed(line(folder), folder, chance.uniform(1.0, 4.0))
+    killed(line(folder), folder, draws.uniform(1.0, 4.0))
     finish(folder)
     assert contents(folder) == contents(finished)
 
@@ -50,11 +50,11 @@ def test_killed_and_resumed_run_is_bit_identical(finished, tmp_path):
 @pytest.mark.large
 def test_run_killed_at_a_hundred_random_moments_is_bit_identical(finished, tmp_path, record_property):
     """Many short runs, each killed several times, at moments spread over starting, loading, training and saving."""
-    chance, kills, attempt = random.Random(1), 0, 0
+    draws, kills, attempt = random.Random(1), 0, 0
     while kills < 100:
         folder = tmp_path / f"run-{attempt}"
         for _ in range(5):
-            kills += killed(line(folder), folder, chance.uniform(0.0, 3.0), held=chance.random() < 0.8)
+            kills += killed(line(folder), folder, draws.uniform(0.0, 3.0), held=draws.random() < 0.8)
         finish(folder)
         assert contents(folder) == contents(finished), folder
         attempt += 1

@@ -52,6 +52,10 @@ def made_small(words: list[str]) -> list[str]:
     name = next((name for name in SMALL if words[: len(name.split())] == name.split()), "")
     for option, value in SMALL.get(name, {}).items():
         flag = f"--{option}"
+        if flag in words and "--learner" in words and option == "steps":
+            value = 8000  # of as many fresh episodes as the page says
+        elif option == "batch" and "--learner" in words:
+            continue  # a setting of the default learner
         if flag in words:
             first = words.index(flag) + 1
             last = next((i for i in range(first, len(words)) if words[i].startswith("--")), len(words))

@@ -22,18 +22,18 @@ def softmax(x):
     return weights / weights.sum()
 
 
-def gru(layer, x, memory):
+def gru(layer, x, carry):
     """r, z = σ(…), n = tanh(W·x + b + r ⊙ U·h), h' = (1 - z) ⊙ n + z ⊙ h."""
-    from_input, from_memory = np.split(linear(layer.input, x), 3), np.split(memory @ layer.hidden, 3)
+    from_input, from_memory = np.split(linear(layer.input, x), 3), np.split(carry @ layer.hidden, 3)
     reset, update = (sigmoid(a + b) for a, b in zip(from_input[:2], from_memory[:2], strict=True))
     new = np.tanh(from_input[2] + reset * from_memory[2])
-    return (1 - update) * new + update * memory
+    return (1 - update) * new + update * carry
 
 
-def act(actor, observation, heard, memory):
-    """Logits and the next memory of a recurrent actor."""
-    memory = gru(actor.cell, np.concatenate([observation, heard]), memory)
-    return linear(actor.head, memory), memory
+def act(actor, observation, aggregated, carry):
+    """Logits and the next carry of a recurrent actor."""
+    carry = gru(actor.cell, np.concatenate([observation, aggregated]), carry)
+    return linear(actor.head, carry), carry
 
 
 def clip(message, clip_norm):

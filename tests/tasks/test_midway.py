@@ -56,9 +56,9 @@ def test_with_two_agents_it_is_ccn():
 def worth(name, epsilon):
     """What being told at this ε earns."""
     task = tasks.make(name)
-    assert references.tells(task)
+    assert references.is_informed(task)
     flip = (task.symbols - 1) / (math.exp(epsilon) + task.symbols - 1)
-    earned = np.asarray(references.told_returns(task, flip, jax.random.key(1), EPISODES))
+    earned = np.asarray(references.informed_returns(task, flip, jax.random.key(1), EPISODES))
     return earned.mean()
 
 
@@ -77,12 +77,12 @@ def test_being_told_matters_on_midway():
 
 def test_told_agents_know_nothing_in_the_first_step():
     task, key = Midway(horizon=1), jax.random.key(0)
-    told, untold = (references.told_returns(task, flip, key, 50) for flip in (0.0, 2 / 3))
+    told, untold = (references.informed_returns(task, flip, key, 50) for flip in (0.0, 2 / 3))
     np.testing.assert_allclose(told, untold, rtol=1e-6)
 
 
 def test_tasks_say_whether_being_told_has_a_worth():
-    assert [name for name in tasks.names() if references.tells(tasks.make(name))] == ["ccn", "midway"]
+    assert [name for name in tasks.names() if references.is_informed(tasks.make(name))] == ["ccn", "midway"]
 
 
 @pytest.mark.parametrize(("options", "says"), [({"agents": 1}, "from 2"), ({"landmarks": 1}, "from 2")])

@@ -17,11 +17,11 @@ class CommNet(Protocol):
         return cls(hidden=Linear(sizes.observation, width), message=Linear(width, sizes.message))
 
     @property
-    def heard(self):
+    def aggregated_size(self):
         return self.message.weight.shape[-1]
 
-    def send(self, observation, action, memory, chance):
+    def send(self, observation, action, hidden, draws):
         return self.message(jax.nn.relu(self.hidden(observation)))
 
-    def receive(self, inbox, mask, observation, memory):
+    def receive(self, inbox, mask, observation, hidden):
         return mask @ inbox / jnp.maximum(jnp.sum(mask), 1)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.layers import Linear, with_bias
-from dpmac.agents.protocol import Protocol, Sizes, inner, masked_softmax
+from dpmac.agents.protocol import Protocol, ProtocolShape, inner, masked_softmax
 
 MIN_LOG_DEVIATION, MAX_LOG_DEVIATION = -5.0, 2.0
 
@@ -25,7 +25,7 @@ class Dpmac(Protocol):
     deterministic: bool = eqx.field(static=True)
 
     @classmethod
-    def create(cls, sizes: Sizes, deterministic: bool = False) -> Self:
+    def create(cls, sizes: ProtocolShape, deterministic: bool = False) -> Self:
         width, message = sizes.networks.message_hidden, sizes.message
         return cls(
             shared=Linear(sizes.observation + sizes.actions, width),
@@ -38,7 +38,7 @@ class Dpmac(Protocol):
         )
 
     @property
-    def heard(self) -> int:
+    def aggregated_size(self) -> int:
         return self.value.weight.shape[-1]
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
@@ -53,22 +53,22 @@ class Dpmac(Protocol):
         mean, log_deviation = jnp.split(jnp.concatenate([hidden, one]) @ both, 2)
         return mean, jnp.exp(jnp.clip(log_deviation, MIN_LOG_DEVIATION, MAX_LOG_DEVIATION))
 
-    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
+    def send(self, observation: Array, action: Array, hidden: Array, draws: Array) -> Array:
         mean, deviation = self.distribution(observation, action)
-        return mean if self.deterministic else mean + deviation * chance
+        return mean if self.deterministic else mean + deviation * draws
 
-    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+    def receive(self, inbox: Array, mask: Array, observation: Array, hidden: Array) -> Array:
         """The mean over queries of Σ_j softmax_j(q·k_j/√width) v_j.
 
         A message is far narrower than its key, query and value, so that products are taken in its own space: q_i·k_j is
         a bilinear form of messages i and j, and values are mixed before they are made.
         """
-        form = with_bias(self.query) @ with_bias(self.key).T / jnp.sqrt(self.heard)
+        form = with_bias(self.query) @ with_bias(self.key).T / jnp.sqrt(self.aggregated_size)
         extended = jnp.concatenate([inbox, jnp.ones_like(inbox[:, :1])], axis=-1)
         scores = inner(extended @ form, extended)
         arrived = jnp.where(mask, 1.0, 0.0)[:, None]
         weights = jnp.sum(arrived * masked_softmax(scores, mask), axis=0) / jnp.maximum(jnp.sum(arrived), 1.0)
         return jnp.sum(weights[:, None] * extended, axis=0) @ with_bias(self.value)
 
-    def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
+    def describe(self, observation: Array, action: Array, hidden: Array) -> dict[str, Array]:
         return {"learned_deviation": jnp.mean(self.distribution(observation, action)[1])}

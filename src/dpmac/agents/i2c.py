@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.layers import Gru, Linear
-from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.agents.protocol import Protocol, ProtocolShape
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import NetworkConfig
 
@@ -54,7 +54,9 @@ class I2C(Protocol):
     private_at = "receiver"
 
     @classmethod
-    def create(cls, sizes: Sizes, percentile: float = 80.0, temperature: float = 1.0, weight: float = 0.01) -> Self:
+    def create(
+        cls, sizes: ProtocolShape, percentile: float = 80.0, temperature: float = 1.0, weight: float = 0.01
+    ) -> Self:
         """percentile: of the effects in a batch, above which asking is right. temperature: τ. weight: of the
         divergence of the policy from P(a_i | a_j, …). The paper's code has 80, 1 and 0.01."""
         if not (0 <= percentile <= 100 and temperature > 0 and weight >= 0):
@@ -76,23 +78,23 @@ class I2C(Protocol):
         return networks.message_size
 
     @property
-    def heard(self) -> int:
+    def aggregated_size(self) -> int:
         return self.shared.weight.shape[-1]
 
-    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
+    def send(self, observation: Array, action: Array, hidden: Array, draws: Array) -> Array:
         return self.reply(jax.nn.relu(self.shared(observation)))
 
     def asks(self, observation: Array) -> Array:
         """Whether each of the others (other,) is asked; no gradient flows, the prior learns from its labels alone."""
         return jnp.ones(self.others, bool) if self.prior is None else self.prior(observation) > 0
 
-    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
-        def hear(heard: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
+    def receive(self, inbox: Array, mask: Array, observation: Array, hidden: Array) -> Array:
+        def hear(aggregated: Array, now: tuple[Array, Array]) -> tuple[Array, None]:
             reply, there = now
-            return jnp.where(there, self.listener(reply, heard), heard), None
+            return jnp.where(there, self.listener(reply, aggregated), aggregated), None
 
         asked = mask & self.asks(observation)
-        return jax.lax.scan(hear, jnp.zeros(self.heard), (inbox, asked), unroll=unrolled())[0]
+        return jax.lax.scan(hear, jnp.zeros(self.aggregated_size), (inbox, asked), unroll=unrolled())[0]
 
     @staticmethod
     def auxiliary(

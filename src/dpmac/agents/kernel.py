@@ -1,7 +1,7 @@
 """The recurrent unit's steps as one kernel for NVIDIA devices, forwards and backwards.
 
 A scan spends its time there on launching steps and on stacking what they leave. Here each program takes a tile of
-episodes through all steps: the memory stays in registers, the weights stay in shared memory, for which they must be
+episodes through all steps: the state stays in registers, the weights stay in shared state, for which they must be
 bfloat16; sums are float32. Gates are kept for the way back, also as bfloat16, for which the device's own tanh, right to
 eleven bits, is good enough. It is not for sigmoids, whose small values must keep a slope: where large noise closes
 the gates, learning has to open them again.
@@ -22,7 +22,7 @@ SHORT = jnp.bfloat16
 
 
 def fits(weight: Array, hidden: Array, xs: Array) -> bool:
-    """Whether the kernel can take these shapes on this machine: powers of two, and small enough for shared memory."""
+    """Whether the kernel can take these shapes on this machine: powers of two, and small enough for shared state."""
     width, episodes = hidden.shape[0], xs.shape[1]
     sizes = width in (16, 32, 64, 128) and padded(len(weight)) <= 64 and episodes % TILE == 0
     return jax.default_backend() == "gpu" and sizes
@@ -47,10 +47,10 @@ def extend_weight(weight: Array, bias: Array) -> Array:
 
 
 def forward(weight: Array, hidden: Array, xs: Array, keep: bool, interpret: bool = False) -> tuple[Array, ...]:
-    """Memories (time, episode, width) for extended inputs (time, episode, inputs).
+    """Hidden states (time, episode, width) for extended inputs (time, episode, inputs).
 
-    With them, if that is to be kept for the way back, the memories before each step, and the gates (time, episode,
-    4 · width): reset, update, new, and the memory's part in new.
+    With them, if that is to be kept for the way back, the states before each step, and the gates (time, episode,
+    4 · width): reset, update, new, and the state's part in new.
     """
     time, episodes, inputs = xs.shape
     width = hidden.shape[0]
@@ -67,7 +67,7 @@ def forward(weight: Array, hidden: Array, xs: Array, keep: bool, interpret: bool
 
 
 def backward(hidden: Array, before: Array, gates: Array, gradient: Array, interpret: bool = False) -> Array:
-    """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the memory's part in new, and new."""
+    """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the state's part in new, and new."""
     time, episodes, width = before.shape
     return pl.pallas_call(
         partial(walk_backward, time=time),
@@ -98,24 +98,24 @@ def block(index: int, width: int) -> Any:
     return pl.ds(index * width, width)
 
 
-def walk_forward(xs: Any, weight: Any, hidden: Any, memories: Any, *kept: Any, time: int, tanh: Any) -> None:
-    tile, width = memories.shape[1:]
+def walk_forward(xs: Any, weight: Any, hidden: Any, states: Any, *kept: Any, time: int, tanh: Any) -> None:
+    tile, width = states.shape[1:]
     w_reset, w_update, w_new = (weight[:, block(gate, width)] for gate in range(3))
     h_reset, h_update, h_new = (hidden[:, block(gate, width)] for gate in range(3))
 
-    def step(t: Array, memory: Array) -> Array:
-        x, before = xs[t], memory.astype(SHORT)
+    def step(t: Array, state: Array) -> Array:
+        x, before = xs[t], state.astype(SHORT)
         reset = jax.nn.sigmoid(triton.dot(x, w_reset) + triton.dot(before, h_reset))
         update = jax.nn.sigmoid(triton.dot(x, w_update) + triton.dot(before, h_update))
         part = triton.dot(before, h_new)
         new = tanh(triton.dot(x, w_new) + reset * part)
-        memory = new + update * (memory - new)
-        memories[t] = memory
+        state = new + update * (state - new)
+        states[t] = state
         if kept:
             kept[0][t] = before
             for index, gate in enumerate((reset, update, new, part)):
                 kept[1][t, :, block(index, width)] = gate.astype(SHORT)
-        return memory
+        return state
 
     jax.lax.fori_loop(0, time, step, jnp.zeros((tile, width), jnp.float32))
 

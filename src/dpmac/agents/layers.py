@@ -66,22 +66,22 @@ class Gru(eqx.Module):
         self.input = Linear(inputs, 3 * width)
         self.hidden = jnp.zeros((width, 3 * width))
 
-    def __call__(self, x: Array, memory: Array, recalled: Array | None = None) -> Array:
-        """x (inputs,), memory (width,) ↦ the next memory (width,); recalled is memory·hidden, where that is known."""
-        _, update, new, _ = gates(self.input(x), memory @ self.hidden if recalled is None else recalled)
-        return new + update * (memory - new)
+    def __call__(self, x: Array, state: Array, recalled: Array | None = None) -> Array:
+        """x (inputs,), state (width,) ↦ the next state (width,); recalled is state·hidden, where that is known."""
+        _, update, new, _ = gates(self.input(x), state @ self.hidden if recalled is None else recalled)
+        return new + update * (state - new)
 
     def unroll(self, xs: Array) -> Array:
-        """Memories (time, episode, width) after each of the inputs (time, episode, inputs), from an empty memory."""
+        """Hidden states (time, episode, width) after each of the inputs (time, episode, inputs), from zeros."""
         return recur(self.input.weight, self.input.bias, self.hidden, xs)
 
 
 class Actor(eqx.Module):
-    """Logits over actions from what an agent sees, what it heard, and what it remembers."""
+    """Logits over actions from what an agent sees, what it aggregated, and what it remembers."""
 
-    seen: Linear | None
-    """With `told`, the factors of products of what is seen with what was heard."""
-    told: Linear | None
+    observed: Linear | None
+    """With `received`, the factors of products of what is seen with what was aggregated."""
+    received: Linear | None
     entry: Linear | None
     """A layer before the recurrent one."""
     cell: Gru | Linear
@@ -90,45 +90,45 @@ class Actor(eqx.Module):
     def __init__(
         self,
         observation: int,
-        heard: int,
+        aggregated: int,
         width: int,
         actions: int,
         recurrent: bool,
         products: int = 0,
         entry: bool = False,
     ):
-        products = products if heard else 0
-        self.seen = Linear(observation, products) if products else None
-        self.told = Linear(heard, products) if products else None
-        inputs = observation + heard + products
+        products = products if aggregated else 0
+        self.observed = Linear(observation, products) if products else None
+        self.received = Linear(aggregated, products) if products else None
+        inputs = observation + aggregated + products
         self.entry = Linear(inputs, width) if entry else None
         self.cell = (Gru if recurrent else Linear)(width if entry else inputs, width)
         self.head = Linear(width, actions)
 
-    def features(self, observation: Array, heard: Array) -> Array:
+    def features(self, observation: Array, aggregated: Array) -> Array:
         """What enters the cell (…, inputs): [o, h, (o·A + a) ∘ (h·B + b)], through the layer before it if there is one.
 
         What an agent should do often depends on a product: belief in each landmark times where that landmark is.
         """
-        parts = [observation, heard]
-        if self.seen is not None and self.told is not None:
-            parts.append(self.seen(observation) * self.told(heard))
+        parts = [observation, aggregated]
+        if self.observed is not None and self.received is not None:
+            parts.append(self.observed(observation) * self.received(aggregated))
         x = jnp.concatenate(parts, axis=-1)
         return x if self.entry is None else jax.nn.relu(self.entry(x))
 
     def __call__(
-        self, observation: Array, heard: Array, memory: Array, recalled: Array | None = None
+        self, observation: Array, aggregated: Array, state: Array, recalled: Array | None = None
     ) -> tuple[Array, Array]:
-        """(logits (action,), next memory (width,)); a feed-forward actor's memory is its hidden layer, never read."""
-        x = self.features(observation, heard)
-        memory = self.cell(x, memory, recalled) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(x))
-        return self.head(memory), memory
+        """(logits (action,), next state (width,)); a feed-forward actor's state is its hidden layer, never read."""
+        x = self.features(observation, aggregated)
+        state = self.cell(x, state, recalled) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(x))
+        return self.head(state), state
 
-    def unroll(self, observations: Array, heard: Array) -> Array:
+    def unroll(self, observations: Array, aggregated: Array) -> Array:
         """Logits (time, episode, action) of whole episodes (time, episode, …): `__call__` step after step."""
-        xs = self.features(observations, heard)
-        memories = self.cell.unroll(xs) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(xs))
-        return self.head(memories)
+        xs = self.features(observations, aggregated)
+        states = self.cell.unroll(xs) if isinstance(self.cell, Gru) else jax.nn.relu(self.cell(xs))
+        return self.head(states)
 
 
 class Critic(eqx.Module):
@@ -155,8 +155,8 @@ class Critic(eqx.Module):
         """
         x = self.enter(joint)
         if isinstance(self.hidden, Gru):
-            memories = self.hidden.unroll(self.enter(recorded))
-            x = self.hidden(x, jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]]))
+            states = self.hidden.unroll(self.enter(recorded))
+            x = self.hidden(x, jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]]))
         else:
             x = jax.nn.relu(self.hidden(x))
         return self.value(x)[..., 0]

@@ -18,7 +18,7 @@ from dpmac.agents.layers import Linear
 from dpmac.config import RENAMED_METHODS, Channel, NetworkConfig, Place
 
 
-class Sizes(NamedTuple):
+class ProtocolShape(NamedTuple):
     """What a protocol needs to know to build its networks."""
 
     agents: int
@@ -38,7 +38,7 @@ class Protocol(eqx.Module):
     speaks: ClassVar[bool] = True
     """Whether anything is sent at all; a budget makes no sense otherwise."""
     sequential: ClassVar[bool] = False
-    """Whether messages depend on the actor's memory, so that an episode must be replayed step by step."""
+    """Whether messages depend on the actor's hidden, so that an episode must be replayed step by step."""
     ponders: ClassVar[bool] = False
     """Whether a sequential protocol has `ponder`, and so can exchange messages in several rounds before each step."""
     needs_values: ClassVar[bool] = False
@@ -47,7 +47,7 @@ class Protocol(eqx.Module):
     """Where the paper puts this protocol's noise."""
 
     @classmethod
-    def create(cls, sizes: Sizes, **options: Any) -> Self:
+    def create(cls, sizes: ProtocolShape, **options: Any) -> Self:
         """A protocol whose layers are still empty (`layers.fill` draws them); unknown options are a `TypeError`."""
         raise NotImplementedError
 
@@ -57,34 +57,35 @@ class Protocol(eqx.Module):
         return networks.message_size
 
     @property
-    def heard(self) -> int:
+    def aggregated_size(self) -> int:
         """Width of what `receive` hands to the actor."""
         raise NotImplementedError
 
     @property
-    def reader(self) -> Linear | None:
-        """A layer over the actor's memory, the output of which `send`, `receive` and `describe` are given instead of
-        the memory. It is part of the actor's own product, which makes it cheap."""
+    def projection(self) -> Linear | None:
+        """A layer over the actor's hidden, the output of which `send`, `receive` and `describe` are given instead of
+        the hidden. It is part of the actor's own product, which makes it cheap."""
         return None
 
-    def read(self, memory: Array) -> Array:
-        """What `send`, `receive` and `describe` are given of the actor's memory (width,)."""
-        return memory if self.reader is None else self.reader(memory)
+    def project(self, hidden: Array) -> Array:
+        """What `send`, `receive` and `describe` are given of the actor's hidden (width,)."""
+        return hidden if self.projection is None else self.projection(hidden)
 
     def draw(self, key: Array, shape: tuple[int, ...]) -> Any:
-        """The sender's own chance for messages of this shape (…), the last axis of which is the agents'."""
+        """The sender's own draws for messages of this shape (…), the last axis of which is the agents'."""
         return jnp.zeros((*shape, 0))
 
-    def send(self, observation: Array, action: Array, memory: Array, chance: Any) -> Array:
-        """A message (message,) from an observation, a one-hot action and the actor's memory after it."""
+    def send(self, observation: Array, action: Array, hidden: Array, draws: Any) -> Array:
+        """A message (message,) from an observation, a one-hot action and the actor's hidden after it."""
         raise NotImplementedError
 
-    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
-        """What enters the actor (heard,) from the messages of the others (other, message); those not masked arrived."""
+    def receive(self, inbox: Array, mask: Array, observation: Array, hidden: Array) -> Array:
+        """The aggregated message (aggregated,) that enters the actor, from the others' (other, message); the mask says
+        which arrived."""
         raise NotImplementedError
 
-    def ponder(self, heard: Array, memory: Array) -> Array:
-        """The memory (width,) from which the next round is spoken and read, after what this one brought."""
+    def ponder(self, aggregated: Array, hidden: Array) -> Array:
+        """The hidden (width,) from which the next round is spoken and read, after what this one brought."""
         raise NotImplementedError
 
     @staticmethod
@@ -99,7 +100,7 @@ class Protocol(eqx.Module):
         """
         return jnp.zeros(()), {}
 
-    def describe(self, observation: Array, action: Array, memory: Array) -> dict[str, Array]:
+    def describe(self, observation: Array, action: Array, hidden: Array) -> dict[str, Array]:
         """Numbers worth watching in training, besides those of the channel."""
         return {}
 
@@ -125,7 +126,7 @@ class Silent(Protocol):
     speaks = False
 
     @classmethod
-    def create(cls, sizes: Sizes) -> Self:
+    def create(cls, sizes: ProtocolShape) -> Self:
         return cls()
 
     @classmethod
@@ -133,13 +134,13 @@ class Silent(Protocol):
         return 0
 
     @property
-    def heard(self) -> int:
+    def aggregated_size(self) -> int:
         return 0
 
-    def send(self, observation: Array, action: Array, memory: Array, chance: Any) -> Array:
+    def send(self, observation: Array, action: Array, hidden: Array, draws: Any) -> Array:
         return jnp.zeros(0)
 
-    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+    def receive(self, inbox: Array, mask: Array, observation: Array, hidden: Array) -> Array:
         return jnp.zeros(0)
 
 

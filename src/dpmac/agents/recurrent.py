@@ -13,10 +13,10 @@ from jax import Array
 from dpmac.agents import kernel
 
 
-def gates(from_input: Array, from_memory: Array) -> tuple[Array, Array, Array, Array]:
-    """Reset, update and new (…, width), and the memory's part in new, from pre-activations (…, 3 · width)."""
+def gates(from_input: Array, from_state: Array) -> tuple[Array, Array, Array, Array]:
+    """Reset, update and new (…, width), and the state's part in new, from pre-activations (…, 3 · width)."""
     width = from_input.shape[-1] // 3
-    both, part = from_input[..., : 2 * width] + from_memory[..., : 2 * width], from_memory[..., 2 * width :]
+    both, part = from_input[..., : 2 * width] + from_state[..., : 2 * width], from_state[..., 2 * width :]
     reset, update = jnp.split(settled(0.5 * jnp.tanh(0.5 * both) + 0.5), 2, axis=-1)  # sigmoids, faster on CPUs
     new = settled(jnp.tanh(from_input[..., 2 * width :] + reset * part))
     return reset, update, new, part
@@ -34,7 +34,7 @@ def unrolled() -> bool:
 
 @jax.custom_vjp
 def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
-    """Memories (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs)."""
+    """Hidden states (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs)."""
     if kernel.fits(weight, hidden, xs):
         return kernel.forward(kernel.extend_weight(weight, bias), hidden, kernel.extend(xs), keep=False)[0]
     return scan_forward(hidden, xs @ weight + bias, keep=False)[0]
@@ -43,12 +43,12 @@ def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
 def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Any, ...]]:
     if kernel.fits(weight, hidden, xs):
         extended = kernel.extend(xs)
-        memories, before, kept = kernel.forward(kernel.extend_weight(weight, bias), hidden, extended, keep=True)
+        states, before, kept = kernel.forward(kernel.extend_weight(weight, bias), hidden, extended, keep=True)
     else:
         extended = jnp.concatenate([xs, jnp.ones_like(xs[..., :1])], axis=-1)
-        memories, kept = scan_forward(hidden, xs @ weight + bias, keep=True)
-        before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
-    return memories, (weight, hidden, extended, before, kept)
+        states, kept = scan_forward(hidden, xs @ weight + bias, keep=True)
+        before = jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
+    return states, (weight, hidden, extended, before, kept)
 
 
 def recur_backward(residuals: tuple[Any, ...], gradient: Array) -> tuple[Array, Array, Array, Array]:
@@ -65,13 +65,13 @@ def recur_backward(residuals: tuple[Any, ...], gradient: Array) -> tuple[Array, 
 
 
 def scan_forward(hidden: Array, projected: Array, keep: bool) -> tuple[Array, tuple[Array, ...]]:
-    """Memories (time, episode, width) from projected inputs (time, episode, 3 · width), and if they are to be kept the
+    """Hidden states (time, episode, width) from projected inputs (time, episode, 3 · width), and on demand the
     gates behind them."""
 
-    def step(memory: Array, now: Array) -> tuple[Array, tuple[Array, tuple[Array, ...]]]:
-        kept = gates(now, memory @ hidden)
+    def step(state: Array, now: Array) -> tuple[Array, tuple[Array, tuple[Array, ...]]]:
+        kept = gates(now, state @ hidden)
         _, update, new, _ = kept
-        following = settled(new + update * (memory - new))
+        following = settled(new + update * (state - new))
         return following, (following, kept if keep else ())
 
     empty = jnp.zeros((*projected.shape[1:-1], hidden.shape[0]), projected.dtype)
@@ -79,13 +79,13 @@ def scan_forward(hidden: Array, projected: Array, keep: bool) -> tuple[Array, tu
 
 
 def scan_backward(hidden: Array, before: Array, kept: tuple[Array, ...], gradient: Array) -> Array:
-    """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the memory's part in new, and new."""
+    """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the state's part in new, and new."""
 
     def step(later: Array, now: tuple[Any, ...]) -> tuple[Array, Array]:
-        (reset, update, new, part), memory, outer = now
+        (reset, update, new, part), state, outer = now
         total = later + outer
         d_new = total * (1 - update) * (1 - new**2)
-        d_update = total * (memory - new) * update * (1 - update)
+        d_update = total * (state - new) * update * (1 - update)
         d_reset = d_new * part * reset * (1 - reset)
         deltas = settled(jnp.concatenate([d_reset, d_update, d_new * reset, d_new], axis=-1))
         return settled(total * update + deltas[..., : 3 * len(hidden)] @ hidden.T), deltas

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.layers import Linear
-from dpmac.agents.protocol import Protocol, Sizes, inner, masked_softmax
+from dpmac.agents.protocol import Protocol, ProtocolShape, inner, masked_softmax
 
 
 class Tarmac(Protocol):
@@ -25,7 +25,7 @@ class Tarmac(Protocol):
     private_at = "receiver"
 
     @classmethod
-    def create(cls, sizes: Sizes, signature: int = 0) -> Self:
+    def create(cls, sizes: ProtocolShape, signature: int = 0) -> Self:
         """Signatures of so many numbers; 0: half of the message."""
         width, signature = sizes.networks.hidden, signature or sizes.message // 2
         if not 0 <= signature < sizes.message:
@@ -41,25 +41,25 @@ class Tarmac(Protocol):
         return networks.message_size
 
     @property
-    def heard(self) -> int:
+    def aggregated_size(self) -> int:
         return self.said.bias.shape[-1] - 2 * self.signature
 
     @property
-    def reader(self) -> Linear:
+    def projection(self) -> Linear:
         return self.said
 
-    def send(self, observation: Array, action: Array, memory: Array, chance: Array) -> Array:
-        return memory[: self.heard + self.signature]
+    def send(self, observation: Array, action: Array, hidden: Array, draws: Array) -> Array:
+        return hidden[: self.aggregated_size + self.signature]
 
-    def receive(self, inbox: Array, mask: Array, observation: Array, memory: Array) -> Array:
+    def receive(self, inbox: Array, mask: Array, observation: Array, hidden: Array) -> Array:
         # One's own message needs no channel, so it is neither late nor noisy.
-        own, query = jnp.split(memory, [self.heard + self.signature])
+        own, query = jnp.split(hidden, [self.aggregated_size + self.signature])
         everybody = jnp.concatenate([own[None], inbox])
         arrived = jnp.concatenate([jnp.ones(1, bool), mask])
         signatures, values = everybody[:, : self.signature], everybody[:, self.signature :]
         scores = inner(signatures, query[None])[:, 0] / jnp.sqrt(max(self.signature, 1))
         return inner(values.T, masked_softmax(scores, arrived)[None])[:, 0]
 
-    def ponder(self, heard: Array, memory: Array) -> Array:
-        """h′ = tanh(W·[c, h]), from which the next round of the same step is spoken and heard."""
-        return jnp.tanh(self.ponderer(jnp.concatenate([heard, memory])))
+    def ponder(self, aggregated: Array, hidden: Array) -> Array:
+        """h′ = tanh(W·[c, h]), from which the next round of the same step is spoken and aggregated."""
+        return jnp.tanh(self.ponderer(jnp.concatenate([aggregated, hidden])))

@@ -15,8 +15,8 @@ from jax import Array
 
 from dpmac.agents import protocol as protocols
 from dpmac.agents.layers import Actor, Gru, fill
-from dpmac.agents.mechanisms import Level, Mechanism, levels, mechanism
-from dpmac.agents.protocol import Protocol, Sizes
+from dpmac.agents.mechanisms import Mechanism, NoiseScale, mechanism, noise_scale
+from dpmac.agents.protocol import Protocol, ProtocolShape
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, NetworkConfig, require
 
@@ -27,16 +27,19 @@ class Member(eqx.Module):
     protocol: Protocol
     actor: Actor
 
-    def recall(self, memory: Array) -> tuple[Array, Array]:
-        """A memory's product (3 · width,) for the actor's next step, or nothing, and what the protocol reads of it."""
-        reader, cell = self.protocol.reader, self.actor.cell
-        if reader is None or not isinstance(cell, Gru):
-            return memory @ cell.hidden if isinstance(cell, Gru) else jnp.zeros(0), self.protocol.read(memory)
-        recalled, read = jnp.split(memory @ jnp.concatenate([cell.hidden, reader.weight], -1), [cell.hidden.shape[-1]])
-        return recalled, read + reader.bias
+    def products(self, hidden: Array) -> tuple[Array, Array]:
+        """A hidden state's product (3 · width,) for the actor's next step, or nothing, and its projection for the
+        protocol."""
+        projection, cell = self.protocol.projection, self.actor.cell
+        if projection is None or not isinstance(cell, Gru):
+            return hidden @ cell.hidden if isinstance(cell, Gru) else jnp.zeros(0), self.protocol.project(hidden)
+        recurrent, projected = jnp.split(
+            hidden @ jnp.concatenate([cell.hidden, projection.weight], -1), [cell.hidden.shape[-1]]
+        )
+        return recurrent, projected + projection.bias
 
 
-class Chance(NamedTuple):
+class NoiseDraws(NamedTuple):
     """Everything random about the messages of one episode, drawn in advance; many episodes stand in front."""
 
     sender: Any
@@ -49,15 +52,16 @@ class Chance(NamedTuple):
     """(use, agent, time) weights of the transitions that a sampling sender drew, or nothing."""
 
 
-class Memory(NamedTuple):
+class Carry(NamedTuple):
     """What a team carries from one step to the next."""
 
     hidden: Array
     """(agent, width) of the actors."""
-    recalled: Array
-    """(agent, 3 · width) what the actors' next step takes from `hidden`; nothing if they have no memory."""
-    read: Array
-    """(agent, …) what protocols read of `hidden`, or of what they made of it in the rounds of the last exchange."""
+    recurrent: Array
+    """(agent, 3 · width) what the actors' next step takes from `hidden`; nothing if they are not recurrent."""
+    projected: Array
+    """(agent, …) the projection of `hidden` that protocols take, or of what the rounds of the last exchange made of it.
+    """
     released: Array
     """(agent, message) or (agent, other, message): the last messages that left the agents, as they left; several rounds
     stand side by side in the last axis."""
@@ -90,32 +94,32 @@ class Team(eqx.Module):
         return jax.tree.map(lambda x: jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape), gradient)
 
     @property
-    def free(self) -> Level:
+    def free(self) -> NoiseScale:
         """Noise scales (agent,) at which messages are released as they are."""
-        return levels(self.channel.spec, (0.0,) * self.agents)
+        return noise_scale(self.channel.spec, (0.0,) * self.agents)
 
-    # Chance ---------------------------------------------------------------------------------------------------------
+    # Randomness -----------------------------------------------------------------------------------------------------
 
-    def draw(self, key: Array, episodes: int) -> Chance:
-        """The chance of so many episodes (episode, …)."""
-        return jax.vmap(self.chance)(jax.random.split(key, episodes))
+    def draw(self, key: Array, episodes: int) -> NoiseDraws:
+        """The draws of so many episodes (episode, …)."""
+        return jax.vmap(self.noise_draws)(jax.random.split(key, episodes))
 
-    def chance(self, key: Array) -> Chance:
-        """The chance of one episode."""
+    def noise_draws(self, key: Array) -> NoiseDraws:
+        """The draws of one episode."""
         sender_key, channel_key, recipient_key, subset_key = jax.random.split(key, 4)
         spec, others = self.channel.spec, self.agents - 1
         shape = (self.uses, self.agents)
         if spec.place == "receiver":
-            chance = self.hearing.draw(channel_key, ((self.horizon + 1) * spec.rounds, self.agents))
+            draws = self.hearing.draw(channel_key, ((self.horizon + 1) * spec.rounds, self.agents))
         else:
-            chance = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
+            draws = self.channel.draw(channel_key, shape if spec.copies == 1 else (*shape, others))
         count = spec.recipients(others) if others else 0
         ranks = jnp.argsort(jax.random.uniform(recipient_key, (*shape, others)), axis=-1) if count < others else 0
         recipients = jnp.broadcast_to(jnp.asarray(ranks) < count, (*shape, others))
         messages = self.horizon if spec.sample_rate else self.uses
-        return Chance(
+        return NoiseDraws(
             self.members.protocol.draw(sender_key, (messages, self.agents)),
-            chance,
+            draws,
             recipients,
             self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
         )
@@ -142,166 +146,176 @@ class Team(eqx.Module):
 
     # One step -------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Memory:
-        """The memory before the first step: nothing has been received."""
+    def start(self) -> Carry:
+        """The carry before the first step: nothing has been received."""
         spec, others, size = self.channel.spec, self.agents - 1, self.channel.size
         copies = () if spec.copies == 1 else (others,)
         hidden = jnp.zeros((self.agents, self.width))
-        return Memory(
+        return Carry(
             hidden,
-            *jax.vmap(Member.recall)(self.members, hidden),
+            *jax.vmap(Member.products)(self.members, hidden),
             jnp.zeros((self.agents, *copies, spec.rounds * size)),
             jnp.ones((self.agents, others), bool),
             jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
             jnp.zeros((), jnp.int32),
         )
 
-    def listen(self, memory: Memory, observations: Array, chance: Chance, level: Level) -> tuple[Array, Memory]:
+    def listen(self, carry: Carry, observations: Array, draws: NoiseDraws, scale: NoiseScale) -> tuple[Array, Carry]:
         """Logits (agent, action) after hearing what was sent one step before."""
-        inbox, mask = self.deliver(memory.released, memory.recipients, level)
-        inbox = jnp.where(memory.time > 0, inbox, 0.0)
+        inbox, mask = self.deliver(carry.released, carry.recipients, scale)
+        inbox = jnp.where(carry.time > 0, inbox, 0.0)
         spec = self.channel.spec
-        noise = pick(chance.channel, (memory.time + 1) * spec.rounds - 1) if spec.place == "receiver" else None
-        heard = self.receive(inbox, mask, observations, memory.read, noise, level)
+        noise = pick(draws.channel, (carry.time + 1) * spec.rounds - 1) if spec.place == "receiver" else None
+        aggregated = self.receive(inbox, mask, observations, carry.projected, noise, scale)
         logits, hidden = jax.vmap(lambda member, *given: member.actor(*given))(
-            self.members, observations, heard, memory.hidden, memory.recalled
+            self.members, observations, aggregated, carry.hidden, carry.recurrent
         )
-        recalled, read = jax.vmap(Member.recall)(self.members, hidden)
-        return logits, memory._replace(hidden=hidden, recalled=recalled, read=read)
+        recurrent, projected = jax.vmap(Member.products)(self.members, hidden)
+        return logits, carry._replace(hidden=hidden, recurrent=recurrent, projected=projected)
 
-    def speak(self, memory: Memory, observations: Array, actions: Array, chance: Chance, level: Level) -> Memory:
+    def speak(self, carry: Carry, observations: Array, actions: Array, draws: NoiseDraws, scale: NoiseScale) -> Carry:
         """Release messages about this step's observations (agent, feature) and actions (agent,), if it is time to.
 
         With several rounds, all but the last are heard at once, and what is made of them shapes the next.
         """
-        spec, history, thought, read, released = self.channel.spec, memory.history, memory.hidden, memory.read, []
-        use = jnp.asarray(np.cumsum(self.sends) - 1)[memory.time] * spec.rounds
+        spec, history, thought, projected, released = (
+            self.channel.spec,
+            carry.history,
+            carry.hidden,
+            carry.projected,
+            [],
+        )
+        use = jnp.asarray(np.cumsum(self.sends) - 1)[carry.time] * spec.rounds
         for turn in range(spec.rounds):
             if turn > 0:
-                inbox, mask = self.deliver(released[-1], chance.recipients[use], level)
-                at = (memory.time + 1) * spec.rounds + turn - 1
-                noise = pick(chance.channel, at) if spec.place == "receiver" else None
-                heard = self.receive(inbox, mask, observations, read, noise, level)
-                thought = jax.vmap(lambda member, c, h: member.protocol.ponder(c, h))(self.members, heard, thought)
-                read = self.read(thought)
+                inbox, mask = self.deliver(released[-1], draws.recipients[use], scale)
+                at = (carry.time + 1) * spec.rounds + turn - 1
+                noise = pick(draws.channel, at) if spec.place == "receiver" else None
+                aggregated = self.receive(inbox, mask, observations, projected, noise, scale)
+                thought = jax.vmap(lambda member, c, h: member.protocol.ponder(c, h))(self.members, aggregated, thought)
+                projected = self.project(thought)
                 use = use + 1
             raw = self.compose(
-                observations, actions, read, pick(chance.sender, memory.time if spec.sample_rate else use)
+                observations, actions, projected, pick(draws.sender, carry.time if spec.sample_rate else use)
             )
             if spec.sample_rate:
-                history = history.at[memory.time].set(raw)
-                raw = jnp.einsum("it,tid->id", chance.subset[use], history)
-            noise = pick(chance.channel, use) if spec.place == "sender" else None
-            released.append(self.release(raw, noise, level))
-        send = jnp.asarray(self.sends)[memory.time]
-        return memory._replace(
-            read=jnp.where(send, read, memory.read),
-            released=jnp.where(send, jnp.concatenate(released, axis=-1), memory.released),
-            recipients=jnp.where(send, chance.recipients[use], memory.recipients),
+                history = history.at[carry.time].set(raw)
+                raw = jnp.einsum("it,tid->id", draws.subset[use], history)
+            noise = pick(draws.channel, use) if spec.place == "sender" else None
+            released.append(self.release(raw, noise, scale))
+        send = jnp.asarray(self.sends)[carry.time]
+        return carry._replace(
+            projected=jnp.where(send, projected, carry.projected),
+            released=jnp.where(send, jnp.concatenate(released, axis=-1), carry.released),
+            recipients=jnp.where(send, draws.recipients[use], carry.recipients),
             history=history,
-            time=memory.time + 1,
+            time=carry.time + 1,
         )
 
     # Whole episodes -------------------------------------------------------------------------------------------------
 
-    def unroll(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
+    def unroll(self, observations: Array, actions: Array, draws: NoiseDraws, scale: NoiseScale) -> Array:
         """Logits (time, agent, episode, action) that the team would have had in recorded episodes.
 
-        observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), chance (episode, …), level
+        observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), draws (episode, …), scale
         (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one
         because the recurrent layer takes all of them at once, with each agent's weights.
         """
-        sequential, axes = self.members.protocol.sequential, (2, 2, 0, 0 if level.amount.ndim == 2 else None)
+        sequential, axes = self.members.protocol.sequential, (2, 2, 0, 0 if scale.value.ndim == 2 else None)
         replay = jax.vmap(self.replay_stepwise if sequential else self.replay, in_axes=axes, out_axes=2)
-        heard = replay(observations, actions, chance, level)
-        if sequential:  # what was heard is in the memories already
-            return jax.vmap(lambda member, h: member.actor.head(h), in_axes=(0, 1), out_axes=1)(self.members, heard)
+        aggregated = replay(observations, actions, draws, scale)
+        if sequential:  # what was heard is in the hidden states already
+            return jax.vmap(lambda member, h: member.actor.head(h), in_axes=(0, 1), out_axes=1)(
+                self.members, aggregated
+            )
         return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(
-            self.members, observations, heard
+            self.members, observations, aggregated
         )
 
-    def replay(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
-        """What the actors hear (time, agent, heard) in one recorded episode, all steps at once."""
+    def replay(self, observations: Array, actions: Array, draws: NoiseDraws, scale: NoiseScale) -> Array:
+        """What the actors hear (time, agent, aggregated) in one recorded episode, all steps at once."""
         spec, nothing = self.channel.spec, jnp.zeros((self.agents, self.width))
         steps = np.arange(self.horizon) if spec.sample_rate else np.flatnonzero(self.sends)
         sent = jax.vmap(self.compose, in_axes=(0, 0, None, 0))(
-            observations[steps], actions[steps], nothing, chance.sender
+            observations[steps], actions[steps], nothing, draws.sender
         )
         if spec.sample_rate:
-            sent = jnp.einsum("uit,tid->uid", chance.subset, sent)
-        at_sender, at_receiver = (None, chance.channel) if spec.place == "receiver" else (chance.channel, None)
-        released = jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, level)
-        inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(released, chance.recipients, level)
+            sent = jnp.einsum("uit,tid->uid", draws.subset, sent)
+        at_sender, at_receiver = (None, draws.channel) if spec.place == "receiver" else (draws.channel, None)
+        released = jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, scale)
+        inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(released, draws.recipients, scale)
         # What arrives at t was released at or before t - 1; nothing has arrived at 0.
         use = (np.cumsum(self.sends) - 1)[np.maximum(np.arange(len(observations)) - 1, 0)]
         first = (np.arange(len(observations)) == 0)[:, None, None, None]
         inbox, mask = jnp.where(first, 0.0, inbox[use]), jnp.where(first[..., 0], True, mask[use])
         return jax.vmap(self.receive, in_axes=(0, 0, 0, None, 0, None))(
-            inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), level
+            inbox, mask, observations, nothing, pick(at_receiver, slice(len(observations))), scale
         )
 
-    def replay_stepwise(self, observations: Array, actions: Array, chance: Chance, level: Level) -> Array:
-        """The actors' memories (time, agent, width) in one recorded episode, step after step as in a rollout."""
+    def replay_stepwise(self, observations: Array, actions: Array, draws: NoiseDraws, scale: NoiseScale) -> Array:
+        """The actors' hidden states (time, agent, width) in one recorded episode, step after step as in a rollout."""
         missing = len(observations) - len(actions)
         actions = jnp.concatenate([actions, jnp.zeros((missing, self.agents), actions.dtype)])
 
-        def step(memory: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+        def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
             observation, action = now
-            _, memory = self.listen(memory, observation, chance, level)
-            return self.speak(memory, observation, action, chance, level), memory.hidden
+            _, carry = self.listen(carry, observation, draws, scale)
+            return self.speak(carry, observation, action, draws, scale), carry.hidden
 
         return jax.lax.scan(step, self.start(), (observations, actions), unroll=unrolled())[1]
 
     # What both are made of ------------------------------------------------------------------------------------------
 
-    def read(self, hidden: Array) -> Array:
-        """What protocols read (agent, …) of the actors' memories (agent, width)."""
-        return jax.vmap(lambda member, h: member.protocol.read(h))(self.members, hidden)
+    def project(self, hidden: Array) -> Array:
+        """What protocols read (agent, …) of the actors' hidden states (agent, width)."""
+        return jax.vmap(lambda member, h: member.protocol.project(h))(self.members, hidden)
 
-    def compose(self, observations: Array, actions: Array, read: Array, chance: Any) -> Array:
+    def compose(self, observations: Array, actions: Array, projected: Array, draws: Any) -> Array:
         """Messages (agent, message) before the channel."""
         one_hot = actions if actions.ndim == 2 else jax.nn.one_hot(actions, self.actions)
         return jax.vmap(lambda member, *given: member.protocol.send(*given))(
-            self.members, observations, one_hot, read, chance
+            self.members, observations, one_hot, projected, draws
         )
 
-    def release(self, messages: Array, chance: Any, level: Level) -> Array:
+    def release(self, messages: Array, draws: Any, scale: NoiseScale) -> Array:
         """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient."""
         if self.channel.spec.place == "receiver":
             return messages
         release = self.channel.release
         if self.channel.spec.copies > 1:
             release = jax.vmap(release, in_axes=(None, 0, None))
-        return jax.vmap(release)(messages, chance, level)
+        return jax.vmap(release)(messages, draws, scale)
 
-    def deliver(self, released: Array, recipients: Array, level: Level) -> tuple[Array, Array]:
+    def deliver(self, released: Array, recipients: Array, scale: NoiseScale) -> tuple[Array, Array]:
         """Inboxes (agent, other, message) and masks (agent, other) from what was released last, and to whom."""
         released = released[..., -self.channel.size :]
         if self.aware and self.channel.spec.place == "sender" and self.channel.size:
-            read = self.channel.read
+            decode = self.channel.decode
             if released.ndim == 3:
-                read = jax.vmap(read, in_axes=(0, None))
-            released = jax.vmap(read)(released, level)
+                decode = jax.vmap(decode, in_axes=(0, None))
+            released = jax.vmap(decode)(released, scale)
         agent, other = np.indices((self.agents, self.agents - 1))
         source = (agent + 1 + other) % self.agents
         slot = self.agents - 2 - other  # seen from the sender, agent i is other N - 2 - k where the sender is i's k-th
         inbox = released[source, slot] if released.ndim == 3 else released[source]
         return inbox, recipients[source, slot]
 
-    def receive(self, inbox: Array, mask: Array, observations: Array, read: Array, chance: Any, level: Level) -> Array:
-        """What enters the actors (agent, heard); noised here if the channel stands at the receiver."""
-        heard = jax.vmap(lambda member, *given: member.protocol.receive(*given))(
-            self.members, inbox, mask, observations, read
+    def receive(
+        self, inbox: Array, mask: Array, observations: Array, projected: Array, draws: Any, scale: NoiseScale
+    ) -> Array:
+        """What enters the actors (agent, aggregated); noised here if the channel stands at the receiver."""
+        aggregated = jax.vmap(lambda member, *given: member.protocol.receive(*given))(
+            self.members, inbox, mask, observations, projected
         )
-        return heard if chance is None else jax.vmap(self.hearing.release)(heard, chance, level)
+        return aggregated if draws is None else jax.vmap(self.hearing.release)(aggregated, draws, scale)
 
 
-def pick(chance: Any, index: Any) -> Any:
-    """The chance of one step or of some."""
-    return jax.tree.map(lambda x: x[index], chance)
+def pick(draws: Any, index: Any) -> Any:
+    """The draws of one step, or of some."""
+    return jax.tree.map(lambda x: x[index], draws)
 
 
-class Shape(NamedTuple):
+class TaskShape(NamedTuple):
     """The sizes of a task that a team is built for."""
 
     agents: int
@@ -311,7 +325,7 @@ class Shape(NamedTuple):
 
 
 def make_team(
-    key: Array, shape: Shape, method: str, options: dict[str, Any], channel: Channel, networks: NetworkConfig
+    key: Array, shape: TaskShape, method: str, options: dict[str, Any], channel: Channel, networks: NetworkConfig
 ) -> Team:
     """A freshly initialised team."""
     kind = protocols.find(method)
@@ -326,14 +340,14 @@ def make_team(
     try:
         size = kind.message_size(networks, **options)
         through = mechanism(channel, size)
-        sizes = Sizes(shape.agents, shape.observation, shape.actions, through.size, networks, channel.place)
+        sizes = ProtocolShape(shape.agents, shape.observation, shape.actions, through.size, networks, channel.place)
         protocol = kind.create(sizes, **options)
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
 
     actor = Actor(
         shape.observation,
-        protocol.heard,
+        protocol.aggregated_size,
         networks.hidden,
         shape.actions,
         networks.recurrent_actor,
@@ -344,7 +358,7 @@ def make_team(
     return Team(
         jax.vmap(fill, in_axes=(0, None))(keys, Member(protocol, actor)),
         through,
-        mechanism(channel, protocol.heard),
+        mechanism(channel, protocol.aggregated_size),
         shape.agents,
         shape.horizon,
         shape.actions,

@@ -15,12 +15,12 @@ from jax import Array
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
 from dpmac.config import Release, require
 from dpmac.privacy import Bound, Check
 from dpmac.runner import train
-from dpmac.runner.noise import noise_levels
+from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
@@ -47,21 +47,21 @@ class Script(NamedTuple):
         return state + 1, None
 
 
-def said(world: Any, team: Team, level: Level, key: Array) -> tuple[Array, Array]:
+def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> tuple[Array, Array]:
     """Messages of one greedy episode right before the noise and as they left, (use, agent, copy, number) each."""
-    start_key, chance_key = jax.random.split(key)
-    chance, spec = team.chance(chance_key), team.channel.spec
-    still, unnoised = team.channel.noiseless(chance.channel, level)
-    quiet = chance._replace(channel=still)
+    start_key, draw_key = jax.random.split(key)
+    draws, spec = team.noise_draws(draw_key), team.channel.spec
+    still, unnoised = team.channel.noiseless(draws.channel, scale)
+    quiet = draws._replace(channel=still)
 
-    def step(carry: tuple[Any, Any], _: None):
-        state, memory = carry
+    def step(both: tuple[Any, Any], _: None):
+        state, carry = both
         observations = world.observe(state)
-        logits, memory = team.listen(memory, observations, chance, level)
+        logits, carry = team.listen(carry, observations, draws, scale)
         actions = jnp.argmax(logits, axis=-1)
-        before = team.speak(memory, observations, actions, quiet, unnoised).released
-        memory = team.speak(memory, observations, actions, chance, level)
-        return (world.step(state, actions)[0], memory), (before, memory.released, memory.recipients)
+        before = team.speak(carry, observations, actions, quiet, unnoised).released
+        carry = team.speak(carry, observations, actions, draws, scale)
+        return (world.step(state, actions)[0], carry), (before, carry.released, carry.recipients)
 
     carry = (world.reset(start_key), team.start())
     _, (before, left, recipients) = jax.lax.scan(step, carry, None, team.horizon)
@@ -74,28 +74,28 @@ def said(world: Any, team: Team, level: Level, key: Array) -> tuple[Array, Array
 
 
 @partial(jax.jit, static_argnums=(0, 4))
-def rollouts(program: Program, team: Team, level: Level, key: Array, episodes: int) -> tuple[Array, Array]:
+def rollouts(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int) -> tuple[Array, Array]:
     """`said` in real episodes (episode, …)."""
-    return jax.vmap(lambda k: said(program.task, team, level, k))(jax.random.split(key, episodes))
+    return jax.vmap(lambda k: said(program.task, team, scale, k))(jax.random.split(key, episodes))
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def transcripts(team: Team, level: Level, key: Array, agent: int, episodes: int, observations: Array) -> Array:
+def transcripts(team: Team, scale: NoiseScale, key: Array, agent: int, episodes: int, observations: Array) -> Array:
     """What one agent lets out (episode, use, copy, number) in a world of these observations (T + 1, agent, feature)."""
     keys = jax.random.split(key, episodes)
-    return jax.vmap(lambda k: said(Script(observations), team, level, k)[1][:, agent])(keys)
+    return jax.vmap(lambda k: said(Script(observations), team, scale, k)[1][:, agent])(keys)
 
 
 # White-box checks -----------------------------------------------------------------------------------------------------
 
 
 def white_box(
-    program: Program, team: Team, level: Level, noise: tuple[float, ...], episodes: int, seed: int
+    program: Program, team: Team, scale: NoiseScale, noise: tuple[float, ...], episodes: int, seed: int
 ) -> list[Check]:
     """Checks of every message that the private agents of a team let out in real episodes."""
     spec, private = team.channel.spec, [agent for agent, amount in enumerate(noise) if amount > 0]
     before, left = (
-        np.asarray(part)[:, :, private] for part in rollouts(program, team, level, jax.random.key(seed), episodes)
+        np.asarray(part)[:, :, private] for part in rollouts(program, team, scale, jax.random.key(seed), episodes)
     )
     before, amounts = before[:, :, :, 0], np.array([noise[agent] for agent in private])
     return privacy.mechanisms.of(spec).white_box(before, left, amounts)
@@ -104,14 +104,14 @@ def white_box(
 # Canaries -------------------------------------------------------------------------------------------------------------
 
 
-def scripts(program: Program, team: Team, level: Level, agent: int, key: Array) -> Array:
+def scripts(program: Program, team: Team, scale: NoiseScale, agent: int, key: Array) -> Array:
     """Worlds (candidate, T + 1, agent, feature) in which one agent sees the same thing all the time.
 
     Half of what it sees are real observations of its own, half random directions of great length.
     """
     task, half = program.task, CANDIDATES // 2
     episode_key, made_key, pick_key = jax.random.split(key, 3)
-    seen = simulated(program, team, level, episode_key)
+    seen = simulated(program, team, scale, episode_key)
     real = seen[:, :-1, agent].reshape(-1, task.observation_size)
     real = real[jax.random.choice(pick_key, len(real), (half,), replace=len(real) < half)]
     made = SCALE * jax.random.normal(made_key, (CANDIDATES - half, task.observation_size))
@@ -120,18 +120,18 @@ def scripts(program: Program, team: Team, level: Level, agent: int, key: Array) 
 
 
 @partial(jax.jit, static_argnums=0)
-def simulated(program: Program, team: Team, level: Level, key: Array) -> Array:
+def simulated(program: Program, team: Team, scale: NoiseScale, key: Array) -> Array:
     """Observations (episode, T + 1, agent, feature) of a few real episodes."""
-    return train.rollout(program.task, team, level, key, CANDIDATES // 4, greedy=True).episode.observations
+    return train.rollout(program.task, team, scale, key, CANDIDATES // 4, greedy=True).episode.observations
 
 
 @partial(jax.jit, static_argnums=2)
-def messages(team: Team, level: Level, agent: int, worlds: Array, key: Array) -> Array:
+def messages(team: Team, scale: NoiseScale, agent: int, worlds: Array, key: Array) -> Array:
     """The mean (candidate, use, number) of what one agent says right before the noise in each of the worlds."""
 
     def one(observations: Array) -> Array:
         keys = jax.random.split(key, TRIALS)
-        before = jax.vmap(lambda k: said(Script(observations), team, level, k)[0][:, agent, 0])(keys)
+        before = jax.vmap(lambda k: said(Script(observations), team, scale, k)[0][:, agent, 0])(keys)
         return jnp.mean(team.channel.clipped(before), axis=0)
 
     return jax.lax.map(one, worlds)
@@ -146,11 +146,11 @@ class Pair(NamedTuple):
     """(use, copy, number) of the expected difference between transcripts."""
 
 
-def canaries(program: Program, team: Team, level: Level, agent: int, seed: int) -> Pair:
+def canaries(program: Program, team: Team, scale: NoiseScale, agent: int, seed: int) -> Pair:
     """The two worlds whose messages lie farthest apart."""
     script_key, message_key = jax.random.split(jax.random.key(seed))
-    worlds = scripts(program, team, level, agent, script_key)
-    means = np.asarray(messages(team, level, agent, worlds, message_key), float)
+    worlds = scripts(program, team, scale, agent, script_key)
+    means = np.asarray(messages(team, scale, agent, worlds, message_key), float)
     flat = means.reshape(len(means), -1)
     squares = (flat**2).sum(1)
     first, second = np.unravel_index(np.argmax(squares[:, None] + squares - 2 * flat @ flat.T), (CANDIDATES,) * 2)
@@ -160,7 +160,7 @@ def canaries(program: Program, team: Team, level: Level, agent: int, seed: int) 
 
 def lower_bound(
     team: Team,
-    level: Level,
+    scale: NoiseScale,
     agent: int,
     pair: Pair,
     release: Release,
@@ -179,7 +179,7 @@ def lower_bound(
 
     def sample(side: int, count: int, rng: np.random.Generator) -> np.ndarray:
         key = jax.random.key(rng.integers(2**32))
-        return np.asarray(transcripts(team, level, key, agent, count, pair.worlds[side]))[:, :uses]
+        return np.asarray(transcripts(team, scale, key, agent, count, pair.worlds[side]))[:, :uses]
 
     each = 1 - (1 - confidence) / 2  # the better of two attackers is taken
     fitted = privacy.audit_channel(sample, delta, episodes, each, seed=seed)
@@ -198,7 +198,7 @@ def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[d
     require(protocol.find(loaded.config.method).speaks, f"method {loaded.config.method} sends nothing to audit")
     horizon, agents, spec = loaded.program.task.horizon, loaded.program.task.agents, loaded.config.channel
     require(spec.rounds == 1, f"audits follow one exchange a step, not {spec.rounds} rounds")
-    noise = [noise_levels(run.budget, spec, agents, horizon) for run in loaded.runs]
+    noise = [noise_scales(run.budget, spec, agents, horizon) for run in loaded.runs]
     audited = sum(amount > 0 for amounts in noise for amount in amounts)
     require(audited > 0, "no agent of this run has a finite budget, so there is no claim to audit")
     each = privacy.family_confidence(audited, confidence)
@@ -206,15 +206,15 @@ def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[d
     for index, run in enumerate(loaded.runs):
         if not any(noise[index]):
             continue
-        team, level = loaded.one(index)
-        checks = white_box(loaded.program, team, level, noise[index], max(8, min(episodes // 50, 200)), seed)
+        team, scale = loaded.one(index)
+        checks = white_box(loaded.program, team, scale, noise[index], max(8, min(episodes // 50, 200)), seed)
         failed = privacy.failures(checks, privacy.family_confidence(len(loaded.runs), confidence))
         for agent, amount in enumerate(noise[index]):
             if amount == 0:
                 continue
             release = Release(spec, amount, horizon, run.budget.unit)
-            pair = canaries(loaded.program, team, level, agent, seed)
-            bound = lower_bound(team, level, agent, pair, release, run.budget.delta, episodes, each, seed)
+            pair = canaries(loaded.program, team, scale, agent, seed)
+            bound = lower_bound(team, scale, agent, pair, release, run.budget.delta, episodes, each, seed)
             entries.append(
                 {
                     "budget": run.label,

@@ -19,11 +19,11 @@ from scipy.special import betaincinv
 from dpmac import privacy
 from dpmac.agents import protocol
 from dpmac.agents.layers import Linear, fill
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
 from dpmac.config import Release, require
 from dpmac.learner.rollout import rollout
-from dpmac.runner.noise import noise_levels
+from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
@@ -46,9 +46,9 @@ class Overheard(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
-def overhear(program: Program, team: Team, level: Level, key: Array, episodes: int, step: int) -> Overheard:
+def overhear(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int, step: int) -> Overheard:
     """Whole greedy episodes, with the secrets of one step."""
-    trace = rollout(program.task, team, level, key, episodes, greedy=True)
+    trace = rollout(program.task, team, scale, key, episodes, greedy=True)
     states = jax.tree.map(lambda leaf: leaf[:, step], trace.states)
     said = trace.released[:, np.flatnonzero(team.sends)]
     facts = jax.vmap(program.task.secrets)(states)
@@ -192,9 +192,9 @@ def eavesdrop(
     each = privacy.family_confidence(len(loaded.runs) * task.agents, confidence)
     found = []
     for index, run in enumerate(loaded.runs):
-        team, level = loaded.one(index)
-        heard = jax.device_get(overhear(loaded.program, team, level, jax.random.key(seed), episodes, step))
-        noise = noise_levels(run.budget, config.channel, task.agents, task.horizon)
+        team, scale = loaded.one(index)
+        heard = jax.device_get(overhear(loaded.program, team, scale, jax.random.key(seed), episodes, step))
+        noise = noise_scales(run.budget, config.channel, task.agents, task.horizon)
         entries = [
             {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step}
             | judged(answer, Release(config.channel, noise[agent], task.horizon), run.budget, agent, step, each)

@@ -10,7 +10,7 @@ from jax import Array
 from PIL import Image, ImageDraw
 
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team, pick
 from dpmac.config import require
 from dpmac.learner.rollout import Trace, rollout
@@ -42,16 +42,16 @@ class Panel(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def episode(program: Program, team: Team, level: Level, key: Array) -> tuple[Trace, Array]:
+def episode(program: Program, team: Team, scale: NoiseScale, key: Array) -> tuple[Trace, Array]:
     """A greedy episode with everything that was said, and who received each release (use, agent, other)."""
-    trace = pick(rollout(program.task, team, level, key, 1, greedy=True), 0)
-    return trace, team.chance(jax.random.wrap_key_data(trace.episode.chance)).recipients
+    trace = pick(rollout(program.task, team, scale, key, 1, greedy=True), 0)
+    return trace, team.noise_draws(jax.random.wrap_key_data(trace.episode.draws)).recipients
 
 
-def panel(program: Program, team: Team, level: Level, key: Array, title: str) -> Panel:
+def panel(program: Program, team: Team, scale: NoiseScale, key: Array, title: str) -> Panel:
     """Play an episode and take from it what a film shows; the same key gives the same start."""
     task, spec = program.task, team.channel.spec
-    trace, recipients = jax.device_get(episode(program, team, level, key))
+    trace, recipients = jax.device_get(episode(program, team, scale, key))
     scenes = [task.scene(jax.tree.map(lambda leaf, t=t: leaf[t], trace.states)) for t in range(task.horizon)]
     copies = trace.released if trace.released.ndim == 4 else trace.released[:, :, None]
     norms = np.broadcast_to(np.linalg.norm(copies, axis=-1), (task.horizon, task.agents, max(task.agents - 1, 0)))
@@ -98,7 +98,7 @@ def frames(panels: list[Panel], size: int) -> list[np.ndarray]:
 def describe(loaded: Loaded, index: int) -> str:
     """The budget of a run in words."""
     run, spec = loaded.runs[index], loaded.config.channel
-    noise = ", ".join(f"{value:.3g}" for value in dict.fromkeys(loaded.level.amount[index].tolist()))
+    noise = ", ".join(f"{value:.3g}" for value in dict.fromkeys(loaded.scale.value[index].tolist()))
     return f"epsilon {run.label} ({mechanisms.of(spec).option} {noise})"
 
 
@@ -119,11 +119,11 @@ def save(
         private = (run.label for run in loaded.runs if run.budget.private)
         epsilon = next(private, loaded.runs[0].label)
     index = population.member(loaded, epsilon, seed)
-    team, level = loaded.one(index)
+    team, scale = loaded.one(index)
     key = jax.random.fold_in(jax.random.key(train.EVALUATION_SEED), episode)
     speaks = protocol.find(loaded.config.method).speaks
     free = "no messages" if not speaks else "RAW messages, no noise"
     panels = [panel(loaded.program, team, team.free, key, free)]
     if loaded.runs[index].budget.private:
-        panels.insert(0, panel(loaded.program, team, level, key, describe(loaded, index)))
+        panels.insert(0, panel(loaded.program, team, scale, key, describe(loaded, index)))
     return render.save_film(frames(panels, size), out, fps)

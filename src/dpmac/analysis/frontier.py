@@ -82,7 +82,7 @@ def summary(
     ]
     silent = next((row["returns"] for row in rows if row["line"] == "silent"), [])
     for row in rows:
-        told = told_return(task, row["epsilon"], episodes)
+        told = informed_return(task, row["epsilon"], episodes)
         row["limit"] = told and told["return_mean"]
         row["above_silence"] = stats.difference(row["returns"], silent)._asdict() if silent else None
     return to_json(
@@ -190,11 +190,11 @@ def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
 # The limit ------------------------------------------------------------------------------------------------------------
 
 
-def told_return(task: Task, epsilon: float, episodes: int) -> dict[str, float] | None:
+def informed_return(task: Task, epsilon: float, episodes: int) -> dict[str, float] | None:
     """What agents earn on the common starts who are told through randomised response at ε and lose nothing of it."""
-    if not references.tells(task):
+    if not references.is_informed(task):
         return None
-    earned = references.told_returns(
+    earned = references.informed_returns(
         task, response_flip(epsilon, task.symbols), jax.random.key(train.EVALUATION_SEED), episodes
     )
     sample = np.asarray(earned, float)
@@ -204,7 +204,7 @@ def told_return(task: Task, epsilon: float, episodes: int) -> dict[str, float] |
 
 def limit_of(task: Task, episodes: int) -> list[dict[str, float]]:
     """The limit over ε, on the same starts and with the same chance everywhere; nothing where the task has none."""
-    return [point for epsilon in CURVE if (point := told_return(task, float(epsilon), episodes))]
+    return [point for epsilon in CURVE if (point := informed_return(task, float(epsilon), episodes))]
 
 
 def reference_of(results: Results, wanted: Mapping[str, RunConfig]) -> dict[str, float]:

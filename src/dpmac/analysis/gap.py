@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
 from dpmac.analysis import eavesdrop
 from dpmac.learner.rollout import returns, rollout
@@ -25,10 +25,10 @@ EPISODES = 4096
 
 
 @partial(jax.jit, static_argnums=(0, 4))
-def played(program: Program, team: Team, level: Level, key: Array, episodes: int) -> dict[str, Array]:
+def played(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int) -> dict[str, Array]:
     """First symbols (episode, agent), secrets (episode, agent), what each agent's others saw then (episode, agent,
     other · feature), and returns (episode,) of greedy episodes."""
-    trace = rollout(program.task, team, level, key, episodes, greedy=True)
+    trace = rollout(program.task, team, scale, key, episodes, greedy=True)
     (secrets,) = jax.vmap(program.task.secrets)(jax.tree.map(lambda leaf: leaf[:, 0], trace.states)).values()
     seen = trace.episode.observations[:, 1]
     others = (np.arange(team.agents)[:, None] + np.arange(1, team.agents)) % team.agents
@@ -76,9 +76,9 @@ def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None
         return [None] * len(loaded.runs)
     key, found = jax.random.key(train.EVALUATION_SEED), []
     for index in range(len(loaded.runs)):
-        team, level = loaded.one(index)
-        _, never = team.channel.noiseless(None, level)
-        on, off = (jax.device_get(played(loaded.program, team, now, key, episodes)) for now in (level, never))
+        team, scale = loaded.one(index)
+        _, never = team.channel.noiseless(None, scale)
+        on, off = (jax.device_get(played(loaded.program, team, now, key, episodes)) for now in (scale, never))
         knowing = [agent for agent in range(team.agents) if np.ptp(off["secrets"][:, agent])]
         if not knowing:
             found.append(None)

@@ -96,7 +96,7 @@ def summary(out: Path) -> dict[str, Any]:
     rows = []
     for name in configurations():
         loaded = population.load(out / name)
-        scores = population.scores(loaded.program, loaded.teams, loaded.level, 1024).mean(axis=1)
+        scores = population.scores(loaded.program, loaded.teams, loaded.scale, 1024).mean(axis=1)
         claims = population.statement(loaded.config, loaded.program)["claims"]
         for label in loaded.config.labels:
             mine = [run.label == label for run in loaded.runs]

@@ -204,7 +204,7 @@ def learning() -> Finding:
         for _ in population.train_folder(folder):
             pass
         loaded = population.load(folder)
-    returns = np.asarray(population.scores(loaded.program, loaded.teams, loaded.level, 256)).mean(axis=1)
+    returns = np.asarray(population.scores(loaded.program, loaded.teams, loaded.scale, 256)).mean(axis=1)
     probe = ProbeListen()
     said = f"returns {', '.join(f'{value:.2f}' for value in returns)}; best {probe.optimal_return:g}"
     enough = (probe.optimal_return + probe.silent_return) / 2

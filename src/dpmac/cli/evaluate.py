@@ -78,9 +78,9 @@ def score(loaded: "Loaded", index: int, other: Budget | None, episodes: int) -> 
 
     run = loaded.runs[index]
     budget = other or run.budget
-    level = noise.level_of(loaded.config, loaded.program, budget)
+    scale = noise.scale_of(loaded.config, loaded.program, budget)
     team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.teams)
-    one = jax.tree.map(lambda leaf: leaf[None], level)
+    one = jax.tree.map(lambda leaf: leaf[None], scale)
     returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
     margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)
     return {
@@ -93,7 +93,7 @@ def score(loaded: "Loaded", index: int, other: Budget | None, episodes: int) -> 
         "trained_epsilon": run.label,
         "seed": run.seed,
         "step": loaded.step,
-        "noise": level.amount.tolist(),
+        "noise": scale.value.tolist(),
     }
 
 

@@ -95,8 +95,8 @@ def calibrate(argv: Sequence[str]) -> None:
     inputs = options.neighbours == "inputs"
     require(inputs or options.accountant == "exact", "--neighbours transition goes with --accountant exact")
     answers = []
-    for agent, level in enumerate(privacy.noise_levels(budget, channel, len(budget.epsilon), horizon)):
-        entry = privacy.statement.entry(budget, channel, horizon, agent, level)
+    for agent, scale in enumerate(privacy.noise_scales(budget, channel, len(budget.epsilon), horizon)):
+        entry = privacy.statement.entry(budget, channel, horizon, agent, scale)
         entry = entry if inputs else one_transition(options, entry)
         for message in entry.pop("warnings"):
             print(f"warning: {message}", file=sys.stderr)
@@ -197,7 +197,7 @@ def audit(argv: Sequence[str]) -> None:
     require(options.neighbours == "inputs", "an audit changes all inputs: --neighbours inputs")
     require(options.size >= 1, f"size must be a whole number from 1, not {options.size}")
     budget = options.budget
-    levels = privacy.noise_levels(budget, options.channel, len(budget.epsilon), options.horizon)
+    levels = privacy.noise_scales(budget, options.channel, len(budget.epsilon), options.horizon)
     confidence = privacy.family_confidence(len(levels), options.confidence)
     answers = []
     for agent, (epsilon, noise) in enumerate(zip(budget.epsilon, levels, strict=True)):
@@ -244,15 +244,15 @@ def shipped(release: Release, canary: "Canary", size: int) -> "Sampler":
     import jax
     import numpy as np
 
-    from dpmac.agents.mechanisms import levels, mechanism
+    from dpmac.agents.mechanisms import mechanism, noise_scale
 
     channel = mechanism(release.channel, size)
-    level = jax.tree.map(lambda leaf: leaf[0], levels(release.channel, (release.noise,)))
+    scale = jax.tree.map(lambda leaf: leaf[0], noise_scale(release.channel, (release.noise,)))
 
     def transcript(key: jax.Array, messages: jax.Array) -> jax.Array:
-        chance = channel.draw(key, canary.direction.shape[:2])
-        copies = jax.vmap(lambda message, c: channel.release(message, c, level), in_axes=(None, 0))
-        return jax.vmap(copies)(messages, chance)
+        draws = channel.draw(key, canary.direction.shape[:2])
+        copies = jax.vmap(lambda message, c: channel.release(message, c, scale), in_axes=(None, 0))
+        return jax.vmap(copies)(messages, draws)
 
     transcripts = jax.jit(jax.vmap(transcript, in_axes=(0, None)))
 

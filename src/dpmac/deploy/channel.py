@@ -15,7 +15,7 @@ from dpmac.privacy import mechanisms
 
 
 class Entropy:
-    """Chance from a source of bytes; that of the operating system unless a test plants another."""
+    """Randomness from a source of bytes; that of the operating system unless a test plants another."""
 
     def __init__(self, read: Callable[[int], bytes] = os.urandom):
         self.read = read
@@ -39,7 +39,7 @@ class Entropy:
 
 
 class Voice:
-    """One agent's way out: its channel, its noise and its chance, which it shares with nobody."""
+    """One agent's way out: its channel, its noise and its draws, which it shares with nobody."""
 
     def __init__(self, spec: Channel, horizon: int, others: int, noise: float, entropy: Entropy):
         self.spec, self.horizon, self.others, self.noise, self.entropy = spec, horizon, others, noise, entropy
@@ -50,7 +50,7 @@ class Voice:
         return Release(self.spec, self.noise, self.horizon, unit="message") if tells else None
 
     def key(self) -> np.ndarray:
-        """Data of a key for the sender's own chance, which no claim relies on."""
+        """Data of a key for the sender's own draws, which no claim relies on."""
         return self.entropy.words(1).view(np.uint32)
 
     def mix(self, history: np.ndarray, step: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Trained teams at work: noise from the operating system (see `voice`), every release in the books before it leaves.
 
     team = dpmac.load("runs/ccn")
-    memory = team.start()
-    actions, memory = team.act(observations, memory)      # observations (agent, feature), as the task makes them
+    carry = team.start()
+    actions, carry = team.act(observations, carry)      # observations (agent, feature), as the task makes them
 
 Each act that sends charges `ledger.json` in the run's folder first. An act that the ledger refuses raises
 `dpmac.privacy.BudgetSpent`, and nothing leaves.
@@ -20,28 +20,28 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from dpmac.agents.mechanisms import Level, Mechanism
-from dpmac.agents.team import Member, Memory, Team
+from dpmac.agents.mechanisms import Mechanism, NoiseScale
+from dpmac.agents.team import Carry, Member, Team
 from dpmac.config import require
 from dpmac.deploy.channel import Entropy, Voice
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import Ledger, ledger
 from dpmac.runner import population
-from dpmac.runner.noise import noise_levels
+from dpmac.runner.noise import noise_scales
 from dpmac.runner.train import Program
 
 
 @jax.jit
-def step_team(team: Team, level: Level, memory: Memory, observations: Array, keys: np.ndarray):
-    """Actions (agent,), messages before the channel (agent, number) and the memory after listening."""
-    logits, memory = team.listen(memory, observations, None, level)  # type: ignore[arg-type]
+def step_team(team: Team, scale: NoiseScale, carry: Carry, observations: Array, keys: np.ndarray):
+    """Actions (agent,), messages before the channel (agent, number) and the carry after listening."""
+    logits, carry = team.listen(carry, observations, None, scale)  # type: ignore[arg-type]
     actions = jnp.argmax(logits, axis=-1)
-    chance = jax.vmap(partial(chance_of, team.members.protocol))(keys)
-    return actions, team.compose(observations, actions, memory.read, chance), memory
+    draws = jax.vmap(partial(draws_of, team.members.protocol))(keys)
+    return actions, team.compose(observations, actions, carry.projected, draws), carry
 
 
-def chance_of(protocol: Any, key: Any) -> Any:
-    """The sender's own chance for one message of one agent, from the data of a key."""
+def draws_of(protocol: Any, key: Any) -> Any:
+    """The sender's own draws for one message of one agent, from the data of a key."""
     return jax.tree.map(lambda leaf: leaf[0, 0], protocol.draw(jax.random.wrap_key_data(key), (1, 1)))
 
 
@@ -52,7 +52,7 @@ class DeployedTeam:
         self,
         program: Program,
         team: Team,
-        level: Level,
+        scale: NoiseScale,
         noise: Sequence[float],
         ledger: Callable[[], Ledger],
         entropy: Sequence[Entropy] | None = None,
@@ -62,31 +62,31 @@ class DeployedTeam:
             spec.place == "sender", "this run adds its noise at the receivers, which protects nothing: not deployed"
         )
         require(spec.rounds == 1, f"deployed agents send once a step; this run exchanges {spec.rounds} rounds")
-        self.program, self.team, self.level, self.noise = program, team, level, tuple(noise)
+        self.program, self.team, self.scale, self.noise = program, team, scale, tuple(noise)
         self.open_ledger, self.ledger = ledger, ledger()
         sources = entropy or [Entropy() for _ in noise]
         self.voices = [Voice(spec, team.horizon, team.agents - 1, *each) for each in zip(noise, sources, strict=True)]
 
-    def start(self) -> Memory:
-        """The memory at the beginning of an episode."""
+    def start(self) -> Carry:
+        """The carry at the beginning of an episode."""
         return self.team.start()
 
-    def act(self, observations: ArrayLike, memory: Memory) -> tuple[np.ndarray, Memory]:
+    def act(self, observations: ArrayLike, carry: Carry) -> tuple[np.ndarray, Carry]:
         """Actions (agent,) for observations (agent, feature), once the messages about them are charged and sent."""
-        team, task, time = self.team, self.program.task, int(memory.time)
+        team, task, time = self.team, self.program.task, int(carry.time)
         check_time(time, team.horizon)
         seen = checked(observations, (task.agents, task.observation_size))
         keys = np.stack([voice.key() for voice in self.voices])
-        actions, raw, memory = step_team(team, self.level, memory, seen, keys)
+        actions, raw, carry = step_team(team, self.scale, carry, seen, keys)
         if team.channel.spec.sample_rate:
-            memory = memory._replace(history=memory.history.at[time].set(raw))
+            carry = carry._replace(history=carry.history.at[time].set(raw))
         if team.sends[time] and team.channel.size:
             charge(self.ledger, dict(enumerate(self.voices)), time)
-            past = np.asarray(memory.history[: time + 1] if team.channel.spec.sample_rate else raw[None])
+            past = np.asarray(carry.history[: time + 1] if team.channel.spec.sample_rate else raw[None])
             sent = [voice.release(voice.mix(past[:, agent], time)) for agent, voice in enumerate(self.voices)]
             copies = jnp.stack([copies if team.channel.spec.copies > 1 else copies[0] for copies, _ in sent])
-            memory = memory._replace(released=copies, recipients=jnp.stack([recipients for _, recipients in sent]))
-        return np.asarray(actions), memory._replace(time=memory.time + 1)
+            carry = carry._replace(released=copies, recipients=jnp.stack([recipients for _, recipients in sent]))
+        return np.asarray(actions), carry._replace(time=carry.time + 1)
 
     def spent(self, agent: int) -> float:
         """ε of everything that an agent has released so far, in all episodes."""
@@ -94,7 +94,7 @@ class DeployedTeam:
 
     def simulate(self, key: Array, episodes: int = 1, greedy: bool = True) -> Trace:
         """Episodes in the task with noise from a key: repeatable, for experiments only, and charged to nobody."""
-        return simulated(self.program, episodes, greedy, self.team, self.level, key)
+        return simulated(self.program, episodes, greedy, self.team, self.scale, key)
 
     def agents(self) -> list["DeployedAgent"]:
         """The agents one by one, each with what it needs and nothing of the others."""
@@ -105,7 +105,7 @@ class DeployedTeam:
                 self.team.channel,
                 self.team.sends.copy(),
                 self.team.aware,
-                jax.tree.map(jnp.array, self.level),
+                jax.tree.map(jnp.array, self.scale),
                 Voice(voice.spec, voice.horizon, voice.others, voice.noise, Entropy(voice.entropy.read)),
                 self.open_ledger(),
                 self.program.task.observation_size,
@@ -115,11 +115,11 @@ class DeployedTeam:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def simulated(program: Program, episodes: int, greedy: bool, team: Team, level: Level, key: Array) -> Trace:
-    return rollout(program.task, team, level, key, episodes, greedy=greedy)
+def simulated(program: Program, episodes: int, greedy: bool, team: Team, scale: NoiseScale, key: Array) -> Trace:
+    return rollout(program.task, team, scale, key, episodes, greedy=greedy)
 
 
-class AgentMemory(NamedTuple):
+class AgentCarry(NamedTuple):
     """What one agent carries from one step to the next."""
 
     hidden: Array
@@ -137,20 +137,20 @@ def step_agent(
     member: Member,
     channel: Mechanism,
     aware: bool,
-    others: Level,
-    memory: AgentMemory,
+    others: NoiseScale,
+    carry: AgentCarry,
     observation: Array,
     key: np.ndarray,
 ):
     """An action, a message before the channel (number,) and the next hidden state of one agent."""
-    inbox = jax.vmap(channel.read)(memory.inbox, others) if aware and channel.size else memory.inbox
-    inbox = jnp.where(memory.time > 0, inbox, 0.0)
-    heard = member.protocol.receive(inbox, memory.arrived, observation, member.protocol.read(memory.hidden))
-    logits, hidden = member.actor(observation, heard, memory.hidden)
+    inbox = jax.vmap(channel.decode)(carry.inbox, others) if aware and channel.size else carry.inbox
+    inbox = jnp.where(carry.time > 0, inbox, 0.0)
+    aggregated = member.protocol.receive(inbox, carry.arrived, observation, member.protocol.project(carry.hidden))
+    logits, hidden = member.actor(observation, aggregated, carry.hidden)
     action = jnp.argmax(logits)
     one_hot = jax.nn.one_hot(action, logits.shape[-1])
-    chance = chance_of(member.protocol, key)
-    return action, member.protocol.send(observation, one_hot, member.protocol.read(hidden), chance), hidden
+    draws = draws_of(member.protocol, key)
+    return action, member.protocol.send(observation, one_hot, member.protocol.project(hidden), draws), hidden
 
 
 class DeployedAgent:
@@ -163,7 +163,7 @@ class DeployedAgent:
         channel: Mechanism,
         sends: np.ndarray,
         aware: bool,
-        level: Level,
+        scale: NoiseScale,
         voice: Voice,
         ledger: Ledger,
         observation_size: int,
@@ -171,47 +171,47 @@ class DeployedAgent:
         self.index, self.member, self.channel, self.sends, self.aware = index, member, channel, sends, aware
         self.voice, self.ledger, self.observation_size = voice, ledger, observation_size
         self.others = [(index + 1 + other) % (voice.others + 1) for other in range(voice.others)]
-        self.levels = jax.tree.map(lambda leaf: leaf[np.array(self.others, int)], level)
+        self.levels = jax.tree.map(lambda leaf: leaf[np.array(self.others, int)], scale)
 
-    def start(self) -> AgentMemory:
-        """The memory at the beginning of an episode: nothing has been received."""
+    def start(self) -> AgentCarry:
+        """The carry at the beginning of an episode: nothing has been received."""
         width, others = self.member.actor.head.weight.shape[0], self.voice.others
         inbox = np.zeros((others, self.channel.size), np.float32)
-        return AgentMemory(jnp.zeros(width), inbox, np.ones(others, bool), (), 0)
+        return AgentCarry(jnp.zeros(width), inbox, np.ones(others, bool), (), 0)
 
     def act(
-        self, observation: ArrayLike, received: Mapping[int, ArrayLike], memory: AgentMemory
-    ) -> tuple[int, dict[int, np.ndarray], AgentMemory]:
+        self, observation: ArrayLike, received: Mapping[int, ArrayLike], carry: AgentCarry
+    ) -> tuple[int, dict[int, np.ndarray], AgentCarry]:
         """An action, and messages by recipient, from one's own observation and the messages that arrived, by sender.
 
         What was sent in one step arrives in the next. In steps in which nobody sends, the messages are empty.
         """
-        time = memory.time
+        time = carry.time
         check_time(time, len(self.sends))
-        memory = self.hear(received, memory)
+        carry = self.hear(received, carry)
         seen = checked(observation, (self.observation_size,))
         action, raw, hidden = step_agent(
-            self.member, self.channel, self.aware, self.levels, memory._replace(history=()), seen, self.voice.key()
+            self.member, self.channel, self.aware, self.levels, carry._replace(history=()), seen, self.voice.key()
         )
-        history = (*(memory.history if self.voice.spec.sample_rate else ()), np.asarray(raw))
+        history = (*(carry.history if self.voice.spec.sample_rate else ()), np.asarray(raw))
         sent = {}
         if self.sends[time] and self.channel.size:
             charge(self.ledger, {self.index: self.voice}, time)
             copies, recipients = self.voice.release(self.voice.mix(np.stack(history), time))
             sent = {other: copies[place] for place, other in enumerate(self.others) if recipients[place]}
-        return int(action), sent, memory._replace(hidden=hidden, history=history, time=time + 1)
+        return int(action), sent, carry._replace(hidden=hidden, history=history, time=time + 1)
 
-    def hear(self, received: Mapping[int, ArrayLike], memory: AgentMemory) -> AgentMemory:
-        """The memory with what has just arrived; between releases the last messages are held."""
-        if memory.time == 0 or not self.sends[memory.time - 1]:
-            require(not received, f"nobody sends before step {memory.time}, yet messages of {list(received)} arrived")
-            return memory
-        inbox, arrived = np.zeros_like(memory.inbox), np.zeros_like(memory.arrived)
+    def hear(self, received: Mapping[int, ArrayLike], carry: AgentCarry) -> AgentCarry:
+        """The carry with what has just arrived; between releases the last messages are held."""
+        if carry.time == 0 or not self.sends[carry.time - 1]:
+            require(not received, f"nobody sends before step {carry.time}, yet messages of {list(received)} arrived")
+            return carry
+        inbox, arrived = np.zeros_like(carry.inbox), np.zeros_like(carry.arrived)
         for sender, message in received.items():
             require(sender in self.others, f"agent {self.index} hears agents {self.others}, not {sender}")
             place = self.others.index(sender)
             inbox[place], arrived[place] = checked(message, (self.channel.size,)), True
-        return memory._replace(inbox=inbox, arrived=arrived)
+        return carry._replace(inbox=inbox, arrived=arrived)
 
 
 def charge(ledger: Ledger, voices: Mapping[int, Voice], time: int) -> None:
@@ -249,9 +249,9 @@ def load(
     folder = Path(folder)
     loaded = population.load(folder)
     index, agents = population.member(loaded, epsilon, seed), loaded.program.task.agents
-    team, level = loaded.one(index)
+    team, scale = loaded.one(index)
     budget, spec = loaded.runs[index].budget, team.channel.spec
-    noise = noise_levels(budget, spec, agents, loaded.program.task.horizon)
+    noise = noise_scales(budget, spec, agents, loaded.program.task.horizon)
     path = folder / "ledger.json"
     if limit is None:
         limit = ledger.limits(path) if path.exists() else math.inf
@@ -259,4 +259,4 @@ def load(
     require(len(limits) == agents, f"limit must be one number or {agents}, not {len(limits)}")
     if not path.exists():
         Ledger(path, limits, budget.delta, create=True)
-    return DeployedTeam(loaded.program, team, level, noise, partial(Ledger, path, limits, budget.delta))
+    return DeployedTeam(loaded.program, team, scale, noise, partial(Ledger, path, limits, budget.delta))

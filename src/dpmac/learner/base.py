@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from jax import Array
 
 from dpmac import plugins
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Team
 from dpmac.config import require
@@ -29,7 +29,7 @@ class Rollout:
     """Played side by side in one iteration."""
 
     def __call__(
-        self, team: Team, noise: Level, key: Array, explore: Array | float = 0.0, relaxed: bool = False
+        self, team: Team, noise: NoiseScale, key: Array, explore: Array | float = 0.0, relaxed: bool = False
     ) -> Trace:
         """Fresh episodes (episode, …) with sampled actions, which may be differentiated if they are relaxed; noise
         scales are drawn from a table (row, agent)."""
@@ -65,7 +65,7 @@ class Learner(ABC):
 
     @abstractmethod
     def iterate(
-        self, state: Any, play: Rollout, noise: Level, clock: Clock, key: Array
+        self, state: Any, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
     ) -> tuple[Any, dict[str, Array]]:
         """The state after fresh episodes and the updates that follow, and scalars to report.
 
@@ -86,7 +86,7 @@ class Learner(ABC):
         """Updates of all agents in one iteration."""
         return 1
 
-    def parts(self, state: Any, play: Rollout, noise: Level) -> dict[str, Any]:
+    def parts(self, state: Any, play: Rollout, noise: NoiseScale) -> dict[str, Any]:
         """Functions without arguments that compute the parts of an iteration, to be timed one by one."""
         return {}
 

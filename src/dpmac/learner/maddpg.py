@@ -1,8 +1,9 @@
-"""MADDPG for a team that talks: central critics, decentralised recurrent actors, straight-through Gumbel actions.
+"""MADDPG for a team that communicates: central critics, recurrent actors, straight-through Gumbel actions.
 
 The learner knows protocols only through `Team`. The loss of agent i is -Q_i with its own action taken from its policy
-and those of the others from the replay; its gradient reaches agent i's actor and receiver, and through what it heard
-the senders of the others. Axes inside an update: (time, agent, episode, feature), as the recurrent layer wants them.
+and those of the others from the replay. Its gradient reaches agent i's actor and receiver and, through what it
+received, the senders of the others. Axes inside an update: (time, agent, episode, feature), as the recurrent layer
+takes them.
 """
 
 import dataclasses
@@ -17,9 +18,9 @@ import optax
 from jax import Array
 
 from dpmac.agents.layers import Critic, fill
-from dpmac.agents.mechanisms import Level, straight_through
+from dpmac.agents.mechanisms import NoiseScale, straight_through
 from dpmac.agents.protocol import Protocol
-from dpmac.agents.team import Chance, Team, pick
+from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
 from dpmac.learner.base import Clock, Learner, Rollout
@@ -130,7 +131,7 @@ class Maddpg(Learner):
         return State(networks, Optimisers(start(team), start(critics)), replay.empty(slots, one))
 
     def iterate(
-        self, state: State, play: Rollout, noise: Level, clock: Clock, key: Array
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
     ) -> tuple[State, dict[str, Array]]:
         """Add fresh episodes to the replay and update all agents from minibatches of it."""
         episode_key, update_key = jax.random.split(key)
@@ -186,24 +187,24 @@ class Maddpg(Learner):
             2.0 * (4 * weights(state.networks.team) + 6 * weights(state.networks.critics)) / state.networks.team.agents
         )
 
-    def parts(self, state: State, play: Rollout, noise: Level) -> dict[str, Any]:
+    def parts(self, state: State, play: Rollout, noise: NoiseScale) -> dict[str, Any]:
         networks, key = state.networks, jax.random.key(0)
         count = self.batch_size(play)
         ring = state.ring._replace(added=jnp.asarray(count))
         batch = replay.by_time(replay.sample(ring, key, count))
         gumbel = jnp.zeros((*batch.actions.shape, networks.team.actions))
 
-        def draws() -> Chance:
+        def draws() -> NoiseDraws:
             return networks.team.draw(key, count)
 
         def actor() -> Any:
-            given = (batch, draws(), gumbel, batch.level, self.logit_penalty)
+            given = (batch, draws(), gumbel, batch.scale, self.logit_penalty)
             return jax.grad(actor_loss, has_aux=True)(networks.team, networks.critics, *given)
 
         return {
             "episodes": lambda: play(networks.team, noise, key, 0.1).episode,
             "draws": draws,
-            "target": lambda: targets(self, networks, batch, draws(), batch.level),
+            "target": lambda: targets(self, networks, batch, draws(), batch.scale),
             "critic": lambda: jax.grad(critic_loss)(networks.critics, batch, batch.rewards, networks.team.actions),
             "actor": actor,
         }
@@ -238,10 +239,10 @@ def values(critics: Critic, observations: Array, actions: Array, recorded: Array
     return jax.vmap(lambda critic, x, past: critic(x, past), out_axes=1)(critics, joint(actions), past)
 
 
-def targets(learner: Maddpg, networks: LearnerNetworks, batch: Episode, chance: Chance, level: Level) -> Array:
+def targets(learner: Maddpg, networks: LearnerNetworks, batch: Episode, draws: NoiseDraws, scale: NoiseScale) -> Array:
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
     observations = batch.observations if learner.bootstrap_horizon else batch.observations[:-1]
-    logits = networks.target_team.unroll(observations, batch.actions, chance, level)
+    logits = networks.target_team.unroll(observations, batch.actions, draws, scale)
     greedy = jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
     recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions[: len(greedy) - 1], logits.shape[-1]))
     following = values(networks.target_critics, observations, greedy, recorded)[1:]
@@ -257,14 +258,14 @@ def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) ->
 
 
 def actor_loss(
-    team: Team, critics: Critic, batch: Episode, chance: Chance, gumbel: Array, level: Level, penalty: float
+    team: Team, critics: Critic, batch: Episode, draws: NoiseDraws, gumbel: Array, scale: NoiseScale, penalty: float
 ) -> tuple[Array, Array]:
     """-Q_i of each agent's own action, averaged over time and episodes and summed over agents, and large logits.
 
     With it the logits (T, agent, episode, action).
     """
     observations = batch.observations[:-1]
-    logits = team.unroll(observations, batch.actions, chance, level)
+    logits = team.unroll(observations, batch.actions, draws, scale)
     noisy = logits + gumbel
     own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
     recorded = jax.nn.one_hot(batch.actions, team.actions)
@@ -291,15 +292,15 @@ def update(
     batch = replay.by_time(replay.sample(ring, batch_key, count))
     if learner.standardise:
         batch = standardised(batch, ring)
-    chance, level = jax.vmap(team.chance)(jax.random.wrap_key_data(batch.chance)), batch.level
-    target = targets(learner, networks, batch, chance, level)
+    draws, scale = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws)), batch.scale
+    target = targets(learner, networks, batch, draws, scale)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: rate_scale * x, change))
     gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
-        loss, logits = actor_loss(team, critics, batch, chance, gumbel, level, learner.logit_penalty)
+        loss, logits = actor_loss(team, critics, batch, draws, gumbel, scale, learner.logit_penalty)
         extra, report = team.members.protocol.auxiliary(
             team.members, batch, logits, partial(values, critics), auxiliary_key
         )

@@ -15,9 +15,9 @@ import optax
 from jax import Array
 
 from dpmac.agents.layers import Critic, fill
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
-from dpmac.agents.team import Chance, Team
+from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout
 from dpmac.learner.replay import Episode, by_time
@@ -126,7 +126,7 @@ class Mappo(Learner):
         return self.epochs * self.minibatches
 
     def iterate(
-        self, state: State, play: Rollout, noise: Level, clock: Clock, key: Array
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
     ) -> tuple[State, dict[str, Array]]:
         """Play fresh episodes, estimate advantages once, and make several epochs of clipped updates on them."""
         play_key, order_key = jax.random.split(key)
@@ -196,11 +196,11 @@ def chosen(logits: Array, actions: Array) -> Array:
 
 
 def policy_loss(
-    learner: Mappo, team: Team, lessons: Lessons, draws: Chance, entropy: Array
+    learner: Mappo, team: Team, lessons: Lessons, draws: NoiseDraws, entropy: Array
 ) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped loss less entropy, averaged over time and episodes and summed over agents; and what to report."""
     batch = lessons.batch
-    logits = team.unroll(batch.observations[:-1], batch.actions, draws, batch.level)
+    logits = team.unroll(batch.observations[:-1], batch.actions, draws, batch.scale)
     ratio = jnp.exp(chosen(logits, batch.actions) - lessons.old)
     near = jnp.clip(ratio, 1 - learner.clip, 1 + learner.clip)
     gain = jnp.minimum(ratio * lessons.advantages, near * lessons.advantages)
@@ -222,7 +222,7 @@ def update(
 ) -> tuple[tuple[Team, Critic, Any], dict[str, Array]]:
     """One update of all agents from some episodes."""
     step = jax.vmap(learner.optimiser.update)
-    draws = jax.vmap(team.chance)(jax.random.wrap_key_data(lessons.batch.chance))
+    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(lessons.batch.draws))
 
     def value_loss(critics: Critic) -> Array:
         errors = learner.values(critics, lessons.batch.observations[:-1]) - lessons.returns

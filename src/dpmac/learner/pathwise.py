@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Team
 from dpmac.config import positive, require
@@ -69,7 +69,7 @@ class Pathwise(Learner):
         return state.team
 
     def iterate(
-        self, state: State, play: Rollout, noise: Level, clock: Clock, key: Array
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
     ) -> tuple[State, dict[str, Array]]:
         """One step up the gradient of the mean return of fresh episodes."""
 

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 
 
 class Episode(NamedTuple):
-    """What training keeps of an episode: no messages, they are made anew by the senders of the day.
+    """What training keeps of an episode: no messages, they are recomputed with the current senders.
 
-    The chance of the messages is kept, as the key that it was drawn from. With fresh noise, what an agent did upon the
-    message that it really received would tell it the secret a second time in training, but never in execution, and it
-    would learn to trust noisy messages too much.
+    The noise draws of the messages are kept, as the key that they were drawn from. With fresh noise, what an agent did
+    after the message that it really received would reveal the secret a second time, in training but never in execution,
+    and agents would learn to trust noisy messages too much.
     """
 
     observations: Array
@@ -23,24 +23,24 @@ class Episode(NamedTuple):
     """(…, T, agent) int8."""
     rewards: Array
     """(…, T, agent)."""
-    chance: Array
-    """(…, 2) uint32, the data of the key of `Team.chance`."""
-    level: Level
+    draws: Array
+    """(…, 2) uint32, the data of the key of `Team.draws`."""
+    scale: NoiseScale
     """(…, agent) the noise scales that it was played at. Replayed at those of a later time, messages would be flipped
     or noised otherwise than those that were acted upon."""
 
     def at(self, places: Array) -> "Episode":
         """Some episodes of a batch whose axes are turned (see `by_time`)."""
-        turned = jax.tree.map(lambda x: x[:, :, places], self._replace(chance=None, level=None))
-        chance, level = jax.tree.map(lambda x: x[places], (self.chance, self.level))
-        return turned._replace(chance=chance, level=level)
+        turned = jax.tree.map(lambda x: x[:, :, places], self._replace(draws=None, scale=None))
+        draws, scale = jax.tree.map(lambda x: x[places], (self.draws, self.scale))
+        return turned._replace(draws=draws, scale=scale)
 
 
 def by_time(episodes: Episode) -> Episode:
     """Episodes with their axes turned from (episode, time, agent, …) to (time, agent, episode, …), as `Team.unroll`
     takes them; the keys of their noise draws and their noise scales stay (episode, …)."""
-    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), episodes._replace(chance=None, level=None))
-    return turned._replace(chance=episodes.chance, level=episodes.level)
+    turned = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), episodes._replace(draws=None, scale=None))
+    return turned._replace(draws=episodes.draws, scale=episodes.scale)
 
 
 class Ring(NamedTuple):

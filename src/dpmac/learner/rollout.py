@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.mechanisms import Level, clip_to_norm, draw_levels, straight_through
+from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, straight_through
 from dpmac.agents.team import Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, each_episode
@@ -30,7 +30,7 @@ class Randomness(NamedTuple):
 
     start: Array
     """Key of the first state."""
-    chance: Array
+    draws: Array
     """Data of the key of the messages' noise draws."""
     gumbel: Array
     """(T, agent, action); no actions at all where they are greedy."""
@@ -42,7 +42,7 @@ class Randomness(NamedTuple):
 def rollout(
     task: Task,
     team: Team,
-    table: Level,
+    table: NoiseScale,
     key: Array,
     episodes: int,
     explore: Array | float = 0.0,
@@ -55,22 +55,22 @@ def rollout(
     ones are the same samples with a soft gradient, as weights on all actions, in tasks that can be differentiated. The
     noise scale is (agent,), or drawn for each episode from a table (row, agent).
     """
-    start_key, chance_key, gumbel_key, explore_key = jax.random.split(key, 4)
+    start_key, draw_key, gumbel_key, explore_key = jax.random.split(key, 4)
     shape = (episodes, task.horizon, task.agents)
-    keys, starts = jax.random.split(chance_key, episodes), jax.random.split(start_key, episodes)
-    level = draw_levels(table, keys) if table.amount.ndim == 2 else table
-    if level.amount.ndim == 1:
-        level = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), level)
+    keys, starts = jax.random.split(draw_key, episodes), jax.random.split(start_key, episodes)
+    scale = draw_rows(table, keys) if table.value.ndim == 2 else table
+    if scale.value.ndim == 1:
+        scale = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), scale)
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
     random = Randomness(starts, jax.random.key_data(keys), gumbel, wander, uniform)
-    return each_episode(task, partial(play, task, team, greedy, relaxed), level, random)
+    return each_episode(task, partial(play, task, team, greedy, relaxed), scale, random)
 
 
-def play(task: Task, team: Team, greedy: bool, relaxed: bool, level: Level, random: Randomness) -> Trace:
+def play(task: Task, team: Team, greedy: bool, relaxed: bool, scale: NoiseScale, random: Randomness) -> Trace:
     """One episode, given everything random about it."""
-    chance = team.chance(jax.random.wrap_key_data(random.chance))
+    draws = team.noise_draws(jax.random.wrap_key_data(random.draws))
 
     def choose(logits: Array, gumbel: Array, wander: Array, uniform: Array) -> Array:
         if greedy:
@@ -80,22 +80,22 @@ def play(task: Task, team: Team, greedy: bool, relaxed: bool, level: Level, rand
             return straight_through(jax.nn.one_hot(jnp.argmax(noisy, -1), task.actions), jax.nn.softmax(noisy))
         return jnp.where(wander, uniform, jnp.argmax(noisy, axis=-1))
 
-    def step(carry: tuple[Any, Any], now: tuple[Array, Array, Array]):
-        state, memory = carry
+    def step(both: tuple[Any, Any], now: tuple[Array, Array, Array]):
+        state, carry = both
         observations = task.observe(state)
-        logits, memory = team.listen(memory, observations, chance, level)
+        logits, carry = team.listen(carry, observations, draws, scale)
         actions = choose(logits, *now)
-        memory = team.speak(memory, observations, actions, chance, level)
+        carry = team.speak(carry, observations, actions, draws, scale)
         next_state, rewards = task.step(state, actions)
         taken = (jnp.argmax(actions, axis=-1) if relaxed else actions).astype(jnp.int8)
-        return (next_state, memory), (observations, taken, rewards, state, memory.released, logits)
+        return (next_state, carry), (observations, taken, rewards, state, carry.released, logits)
 
     carry = (task.reset(random.start), team.start())
     (last, _), (observations, actions, rewards, states, released, logits) = jax.lax.scan(
         step, carry, (random.gumbel, random.wander, random.uniform)
     )
     observations = jnp.concatenate([observations, task.observe(last)[None]])
-    return Trace(Episode(observations, actions, rewards, random.chance, level), states, released, logits)
+    return Trace(Episode(observations, actions, rewards, random.draws, scale), states, released, logits)
 
 
 def returns(episode: Episode) -> Array:
@@ -103,20 +103,20 @@ def returns(episode: Episode) -> Array:
     return jnp.mean(jnp.sum(episode.rewards, axis=-2), axis=-1)
 
 
-def describe(team: Team, episode: Episode, level: Level) -> dict[str, Array]:
+def describe(team: Team, episode: Episode, scale: NoiseScale) -> dict[str, Array]:
     """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
     one_hot = jax.nn.one_hot(episode.actions, team.actions)
     observations = episode.observations[:-1]
-    chance = team.chance(jax.random.wrap_key_data(episode.chance))
+    draws = team.noise_draws(jax.random.wrap_key_data(episode.draws))
     read = jnp.zeros((len(observations), team.agents, team.width))
     if team.members.protocol.sequential:
-        read = jax.vmap(team.read)(team.replay_stepwise(observations, episode.actions, chance, level))
-    sender = jax.tree.map(lambda x: x[0], chance.sender)
+        read = jax.vmap(team.project)(team.replay_stepwise(observations, episode.actions, draws, scale))
+    sender = jax.tree.map(lambda x: x[0], draws.sender)
     raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, read, sender)
     clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
     norm = jnp.linalg.norm(raw, axis=-1)
     signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
-    noise = jnp.mean(team.channel.size * level.amount**2)
+    noise = jnp.mean(team.channel.size * scale.value**2)
     extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
         team.members, observations, one_hot, read
     )

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         transcript_accuracy,
     )
     from dpmac.privacy.report import explain
-    from dpmac.privacy.statement import claim, noise_levels
+    from dpmac.privacy.statement import claim, noise_scales
 
 _HOME = {
     "accounting": ("calibrate", "delta", "epsilon", "event", "pure_epsilon", "relation"),
@@ -76,7 +76,7 @@ _HOME = {
         "transcript_accuracy",
     ),
     "report": ("explain",),
-    "statement": ("claim", "noise_levels"),
+    "statement": ("claim", "noise_scales"),
 }
 _MODULES = (
     "accounting",
@@ -129,7 +129,7 @@ __all__ = [
     "limits",
     "loss",
     "mechanisms",
-    "noise_levels",
+    "noise_scales",
     "private_accuracy",
     "pure_epsilon",
     "relation",

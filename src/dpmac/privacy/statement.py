@@ -12,12 +12,12 @@ NEIGHBOURS: dict[Unit, str] = {
 }
 
 
-def noise_levels(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
+def noise_scales(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
     """Noise scale of each agent under the budget's accountant; 0 for ε = inf.
 
     Noise at the receiver is as large as it would be at the sender, though it protects nothing.
 
-    >>> noise_levels(Budget((1.0, float("inf")), accountant="paper"), Channel(), agents=2, horizon=25)
+    >>> noise_scales(Budget((1.0, float("inf")), accountant="paper"), Channel(), agents=2, horizon=25)
     (3.2978146122263037, 0.0)
     """
     if budget.accountant == "paper":
@@ -38,7 +38,7 @@ def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[d
     `valid` says whether the claimed (ε, δ) holds for the unit and by the accountant that made the claim;
     `exact_epsilon` is what is true of the same noise at the same δ, whichever accountant chose it.
     """
-    levels, mechanism = noise_levels(budget, channel, agents, horizon), mechanisms.of(channel)
+    levels, mechanism = noise_scales(budget, channel, agents, horizon), mechanisms.of(channel)
     entries = [entry(budget, channel, horizon, agent, level) for agent, level in enumerate(levels)]
     for item in entries:
         item["released_as"] = mechanism.released_as

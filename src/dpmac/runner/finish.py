@@ -14,7 +14,7 @@ from jax import Array
 
 from dpmac import experiments
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level, Mechanism
+from dpmac.agents.mechanisms import Mechanism, NoiseScale
 from dpmac.agents.team import Team, pick
 from dpmac.config import Budget, dumps
 from dpmac.learner.rollout import Trace, rollout
@@ -45,26 +45,26 @@ class Watched(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def watch(program: Program, teams: Team, level: Level) -> Watched:
+def watch(program: Program, teams: Team, scale: NoiseScale) -> Watched:
     """Greedy episodes of all teams, with what was said."""
     key = jax.random.key(train.EVALUATION_SEED)
 
-    def one(team: Team, level: Level) -> Watched:
-        trace = rollout(program.task, team, level, key, WATCHED, greedy=True)
+    def one(team: Team, scale: NoiseScale) -> Watched:
+        trace = rollout(program.task, team, scale, key, WATCHED, greedy=True)
         spec, noise = team.channel.spec, jnp.zeros(0)
         if spec.place == "sender" and spec.copies == 1:
-            chance = team.draw(jax.random.split(key, 4)[1], WATCHED).channel  # the same draw as in the rollout
-            noise = added(team.channel, chance[:EXAMPLES], level)
+            draws = team.draw(jax.random.split(key, 4)[1], WATCHED).channel  # the same draw as in the rollout
+            noise = added(team.channel, draws[:EXAMPLES], scale)
         examples = jax.tree.map(checkpoint.data_of, pick(trace, slice(EXAMPLES)))  # NumPy knows no keys
         return Watched(trace.episode.observations, trace.released, examples, noise)
 
-    return jax.vmap(one)(teams, level)
+    return jax.vmap(one)(teams, scale)
 
 
-def added(channel: Mechanism, chance: Array, level: Level) -> Array:
+def added(channel: Mechanism, draws: Array, scale: NoiseScale) -> Array:
     """What a channel adds (example, use, agent, message) to messages; nothing where noise is not added."""
     team = jax.vmap(channel.added)
-    noise = jax.vmap(jax.vmap(team, in_axes=(0, None)), in_axes=(0, None))(chance, level)
+    noise = jax.vmap(jax.vmap(team, in_axes=(0, None)), in_axes=(0, None))(draws, scale)
     return jnp.zeros(0) if noise is None else noise
 
 
@@ -109,12 +109,12 @@ def budgets_to_score(loaded: Loaded) -> list[Budget]:
 
 def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarray:
     """Returns (run, episode) of all teams on common starts at the noise of one budget, so many teams at a time."""
-    level = noise.level_of(loaded.config, loaded.program, budget)
+    scale = noise.scale_of(loaded.config, loaded.program, budget)
     parts = []
     for first in range(0, len(loaded.runs), size):
         team = jax.tree.map(lambda x, i=first: x[i : i + size], loaded.teams)
         count = len(loaded.runs[first : first + size])
-        same = jax.tree.map(lambda x, n=count: jnp.stack([x] * n), level)
+        same = jax.tree.map(lambda x, n=count: jnp.stack([x] * n), scale)
         parts.append(np.asarray(population.scores(loaded.program, team, same, episodes)))
     return np.concatenate(parts)
 
@@ -167,7 +167,7 @@ def watch_all(loaded: Loaded, size: int) -> Watched:
     """`watch` for all runs, so many at a time, on the host."""
     parts = []
     for first in range(0, len(loaded.runs), size):
-        some = jax.tree.map(lambda x, i=first: x[i : i + size], (loaded.teams, loaded.level))
+        some = jax.tree.map(lambda x, i=first: x[i : i + size], (loaded.teams, loaded.scale))
         parts.append(jax.device_get(watch(loaded.program, *some)))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 

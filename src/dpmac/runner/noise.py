@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level, levels
+from dpmac.agents.mechanisms import NoiseScale, noise_scale
 from dpmac.config import Budget, Channel, RunConfig
 from dpmac.runner.train import Program
 
@@ -35,27 +35,27 @@ def training_budgets(config: RunConfig, budget: Budget, share: float) -> list[Bu
 
 
 @cache
-def noise_levels(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
+def noise_scales(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:
     """Noise of each agent under a budget; cached, for calibration is slow."""
-    return privacy.noise_levels(budget, channel, agents, horizon)
+    return privacy.noise_scales(budget, channel, agents, horizon)
 
 
-def level_of(config: RunConfig, program: Program, budget: Budget) -> Level:
+def scale_of(config: RunConfig, program: Program, budget: Budget) -> NoiseScale:
     """Noise scales (agent,) of a budget."""
     task, channel = program.task, protocol.channel_of(config.method, config.channel)
-    return levels(channel, noise_levels(budget, channel, task.agents, task.horizon))
+    return noise_scale(channel, noise_scales(budget, channel, task.agents, task.horizon))
 
 
-def levels_of(config: RunConfig, program: Program, budgets: Iterable[Budget]) -> Level:
+def scales_of(config: RunConfig, program: Program, budgets: Iterable[Budget]) -> NoiseScale:
     """Noise scales (run, agent) of the runs' budgets."""
-    return stack(level_of(config, program, budget) for budget in budgets)
+    return stack(scale_of(config, program, budget) for budget in budgets)
 
 
-def tables_of(config: RunConfig, program: Program, budgets: Sequence[Budget], share: float) -> Level:
+def tables_of(config: RunConfig, program: Program, budgets: Sequence[Budget], share: float) -> NoiseScale:
     """Noise scales (run, row, agent) that training draws from after this share of the run."""
     rows = [training_budgets(config, budget, share) for budget in budgets]
-    return stack(stack(level_of(config, program, budget) for budget in row) for row in rows)
+    return stack(stack(scale_of(config, program, budget) for budget in row) for row in rows)
 
 
-def stack(scales: Iterable[Level]) -> Any:
+def stack(scales: Iterable[NoiseScale]) -> Any:
     return jax.tree.map(lambda *x: jnp.stack(x), *scales)

@@ -1,7 +1,7 @@
 """Many runs as one compiled program: every budget and every seed of a configuration, side by side.
 
 The Python loop is out here, over evaluations: progress, metrics, checkpoints and annealed budgets need no callbacks
-from compiled code. A population that does not fit in memory is split into groups, which are trained one after another.
+from compiled code. A population that does not fit in carry is split into groups, which are trained one after another.
 """
 
 import time
@@ -17,7 +17,7 @@ from jax import Array
 
 from dpmac import privacy, tasks
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level
+from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
 from dpmac.config import BadInput, Budget, RunConfig, require, whole
 from dpmac.learner.rollout import returns
@@ -25,7 +25,7 @@ from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
 from dpmac.runner.devices import side_by_side, spread
-from dpmac.runner.noise import levels_of, tables_of
+from dpmac.runner.noise import scales_of, tables_of
 from dpmac.runner.train import Program, RunState
 
 REFERENCE_EPISODES = 1024
@@ -123,20 +123,20 @@ def start(program: Program, keys: Array) -> RunState:
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def advance(
-    program: Program, states: RunState, tables: Level, level: Level, iterations: Array
+    program: Program, states: RunState, tables: NoiseScale, scale: NoiseScale, iterations: Array
 ) -> tuple[RunState, dict[str, Array]]:
     """States and reports (run, …) after so many iterations and an evaluation."""
-    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, 0, None))(states, tables, level, iterations)
+    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, 0, None))(states, tables, scale, iterations)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
-def scores(program: Program, teams: Team, level: Level, episodes: int) -> Array:
+def scores(program: Program, teams: Team, scale: NoiseScale, episodes: int) -> Array:
     """Returns (run, episode) of greedy episodes on the common starts."""
-    return jax.vmap(lambda team, lev: returns(train.evaluate(program, team, lev, episodes)))(teams, level)
+    return jax.vmap(lambda team, lev: returns(train.evaluate(program, team, lev, episodes)))(teams, scale)
 
 
 def keys_of(runs: list[Run]) -> Array:
-    """A key for each run: its seed alone, so that budgets share their chance and a member equals its single run."""
+    """A key for each run: its seed alone, so that budgets share their draws and a member equals its single run."""
     return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
 
 
@@ -205,7 +205,7 @@ def train_group(
     store.rewind_metrics(folder, known)
     states = spread(states)
     budgets = [run.budget for run in runs]
-    level = spread(levels_of(config, program, budgets))
+    scale = spread(scales_of(config, program, budgets))
     tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
     saved, begun = done, time.monotonic()
 
@@ -219,7 +219,7 @@ def train_group(
             clock = time.monotonic()
             if config.anneal_from > 0:  # else they stay as they are, and the device need not wait for them
                 tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
-            after, report = advance(program, states, tables, level, jnp.asarray(points[done + 1] - points[done]))
+            after, report = advance(program, states, tables, scale, jnp.asarray(points[done + 1] - points[done]))
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
             store.append_metrics(folder, rows)
             states, done = after, done + 1
@@ -257,14 +257,14 @@ class Loaded(NamedTuple):
     runs: list[Run]
     teams: Team
     """(run, …) of all runs, in their order."""
-    level: Level
+    scale: NoiseScale
     """(run, agent) of the budgets."""
     step: int
     """Environment steps that the least trained of the runs has made."""
 
-    def one(self, index: int) -> tuple[Team, Level]:
+    def one(self, index: int) -> tuple[Team, NoiseScale]:
         """The team of one run and the noise scales of its budget."""
-        return jax.tree.map(lambda leaf: leaf[index], (self.teams, self.level))
+        return jax.tree.map(lambda leaf: leaf[index], (self.teams, self.scale))
 
 
 def load(folder: Path) -> Loaded:
@@ -281,7 +281,7 @@ def load(folder: Path) -> Loaded:
         parts.append(load_teams(program, home, f"group-{index}", place, group))
         steps.append(points[place["evaluations"]] * program.steps_per_iteration)
     teams = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    return Loaded(config, program, runs, teams, levels_of(config, program, [run.budget for run in runs]), min(steps))
+    return Loaded(config, program, runs, teams, scales_of(config, program, [run.budget for run in runs]), min(steps))
 
 
 def load_teams(program: Program, home: Path, name: str, place: dict[str, Any], runs: list[Run]) -> Team:

@@ -159,12 +159,12 @@ def prepare(job: Job, options: Options) -> float:
         lowered = []
         for part in {len(group): group for group in population.groups_of(runs, size)}.values():
             keys, budgets = population.keys_of(part), [run.budget for run in part]
-            level = devices.spread(noise.levels_of(job.config, program, budgets))
+            scale = devices.spread(noise.scales_of(job.config, program, budgets))
             shapes = jax.eval_shape(partial(population.start, program), keys)
-            states = devices.spread_shapes(shapes, level.amount.sharding)
+            states = devices.spread_shapes(shapes, scale.value.sharding)
             tables = devices.spread(noise.tables_of(job.config, program, budgets, 0.0))
             lowered.append(population.start.lower(program, keys))
-            lowered.append(population.advance.lower(program, states, tables, level, jnp.asarray(1)))
+            lowered.append(population.advance.lower(program, states, tables, scale, jnp.asarray(1)))
     if not (job.folder / "config.json").exists():
         population.create(job.folder, job.config)
     for item in lowered:

@@ -10,8 +10,8 @@ from jax import Array
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import Level
-from dpmac.agents.team import Shape, Team, make_team, pick
+from dpmac.agents.mechanisms import NoiseScale
+from dpmac.agents.team import TaskShape, Team, make_team, pick
 from dpmac.config import Channel, NetworkConfig, RunConfig, Training, to_json
 from dpmac.learner import base as learners
 from dpmac.learner.base import Clock, Learner, Rollout
@@ -65,7 +65,7 @@ class Program:
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""
         task = self.task
-        shape = Shape(task.agents, task.observation_size, task.actions, task.horizon)
+        shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
         return make_team(key, shape, self.method, dict(self.options), self.channel, self.networks)
 
 
@@ -91,7 +91,7 @@ def init(program: Program, key: Array) -> RunState:
     return RunState(state, key, jnp.zeros((), jnp.int32))
 
 
-def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, dict[str, Array]]:
+def iterate(program: Program, state: RunState, table: NoiseScale) -> tuple[RunState, dict[str, Array]]:
     """One iteration: fresh episodes side by side, and the learner's updates.
 
     The noise scale of each episode is drawn from a table (row, agent), which has one row unless scales are mixed.
@@ -102,13 +102,13 @@ def iterate(program: Program, state: RunState, table: Level) -> tuple[RunState, 
     return RunState(learner, key, state.steps + program.steps_per_iteration), report
 
 
-def evaluate(program: Program, team: Team, level: Level, episodes: int) -> Any:
+def evaluate(program: Program, team: Team, scale: NoiseScale, episodes: int) -> Any:
     """Greedy episodes (episode, …) on the common starts."""
-    return rollout(program.task, team, level, jax.random.key(EVALUATION_SEED), episodes, greedy=True).episode
+    return rollout(program.task, team, scale, jax.random.key(EVALUATION_SEED), episodes, greedy=True).episode
 
 
 def advance(
-    program: Program, state: RunState, table: Level, level: Level, iterations: Array
+    program: Program, state: RunState, table: NoiseScale, scale: NoiseScale, iterations: Array
 ) -> tuple[RunState, dict[str, Array]]:
     """So many iterations (traced) at noise scales from the table, then an evaluation at that of the budget.
 
@@ -125,8 +125,8 @@ def advance(
     state, total = jax.lax.fori_loop(0, iterations, step, (state, zero))
     team = program.learner.team(state.learner)
     report = {name: value / iterations for name, value in total.items()}
-    episodes = evaluate(program, team, level, program.training.evaluation_episodes)
+    episodes = evaluate(program, team, scale, program.training.evaluation_episodes)
     report |= {"return": jnp.mean(returns(episodes))}
     if protocol.find(program.method).speaks:
-        report |= describe(team, pick(episodes, 0), level)
+        report |= describe(team, pick(episodes, 0), scale)
     return state, report

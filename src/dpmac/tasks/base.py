@@ -82,8 +82,8 @@ class Abilities(NamedTuple):
 
     scripted: Callable[[State], jax.Array] | None = None
     """Actions (agent,) of a reference policy that knows the secrets."""
-    told: Callable[[State, jax.Array], jax.Array] | None = None
-    """What to make of a belief about the secrets (see `Telling`)."""
+    informed: Callable[[State, jax.Array], jax.Array] | None = None
+    """What to make of a belief about the secrets (see `Informed`)."""
     at_once: int = 0
     """Episodes of a run that can be played side by side at most; 0: any number."""
     reference_episodes: int = 0
@@ -104,7 +104,7 @@ def abilities(task: Task) -> Abilities:
     return Abilities(*(getattr(task, name, default) for name, default in Abilities._field_defaults.items()))
 
 
-class Telling(Task, Protocol):
+class Informed(Task, Protocol):
     """A task in which all that messages can add is one secret of each agent, and which says what to make of it. Agents
     who believe exactly what a channel tells them then show what the channel is worth."""
 
@@ -113,7 +113,7 @@ class Telling(Task, Protocol):
         """How many values the one secret (agent,) of each agent may have, all as likely."""
         ...
 
-    def told(self, state: State, belief: jax.Array) -> jax.Array:
+    def informed(self, state: State, belief: jax.Array) -> jax.Array:
         """Actions (agent,) of agents who believe (agent, symbol) this of each other's secrets."""
         ...
 

@@ -87,7 +87,7 @@ class CCN:
         far = jnp.sqrt(square)  # in mpe2 an agent answers for the one whose target it sees
         return -0.5 * far[::-1] - 0.5 * jnp.mean(far)
 
-    def told(self, state: CCNState, belief: jax.Array) -> jax.Array:
+    def informed(self, state: CCNState, belief: jax.Array) -> jax.Array:
         """Each agent walks to where its target is on average, by what the other one is believed to see."""
         x, y = belief[::-1] @ state.landmarks.x, belief[::-1] @ state.landmarks.y
         return particles.steer(state.bodies, Points(x, y))

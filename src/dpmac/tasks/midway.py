@@ -86,13 +86,13 @@ class Midway:
         goal, bodies = self.place(state, jax.nn.one_hot(state.known, self.landmarks)), state.bodies
         return jnp.full(self.agents, -jnp.sum((bodies.x - goal.x) ** 2 + (bodies.y - goal.y) ** 2))
 
-    def told(self, state: MidwayState, belief: jax.Array) -> jax.Array:
+    def informed(self, state: MidwayState, belief: jax.Array) -> jax.Array:
         """Each agent walks to where its place is on average."""
         return particles.steer(state.bodies, self.place(state, belief))
 
     def scripted(self, state: MidwayState) -> jax.Array:
         """Each agent walks to its place."""
-        return self.told(state, jax.nn.one_hot(state.known, self.landmarks))
+        return self.informed(state, jax.nn.one_hot(state.known, self.landmarks))
 
     def secrets(self, state: MidwayState) -> dict[str, jax.Array]:
         """`landmark`: the index that agent i has been told of."""

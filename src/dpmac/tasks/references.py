@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import require
-from dpmac.tasks.base import State, Task, Telling, abilities, each_episode
+from dpmac.tasks.base import Informed, State, Task, abilities, each_episode
 
 Policy = Literal["random", "scripted"]
 
@@ -58,13 +58,13 @@ def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[
     return found
 
 
-def tells(task: Task) -> TypeGuard[Telling]:
-    """Whether a task says what its agents can make of what they are told (see `Telling`)."""
-    return abilities(task).told is not None
+def is_informed(task: Task) -> TypeGuard[Informed]:
+    """Whether a task says what its agents can make of what they are told (see `Informed`)."""
+    return abilities(task).informed is not None
 
 
 @partial(jax.jit, static_argnums=(0, 3))
-def told_returns(task: Telling, flip: jax.Array | float, key: jax.Array, episodes: int) -> jax.Array:
+def informed_returns(task: Informed, flip: jax.Array | float, key: jax.Array, episodes: int) -> jax.Array:
     """Returns (episode,) of agents who all get each other's secrets once, right after the first step, through k-ary
     randomised response with this flip probability, and believe what follows from it.
 
@@ -83,7 +83,7 @@ def told_returns(task: Telling, flip: jax.Array | float, key: jax.Array, episode
         belief = flip / (k - 1) + (1 - flip * k / (k - 1)) * jax.nn.one_hot(heard, k)
 
         def step(state: State, time: jax.Array) -> tuple[State, jax.Array]:
-            state, rewards = task.step(state, task.told(state, jnp.where(time > 0, belief, uniform)))
+            state, rewards = task.step(state, task.informed(state, jnp.where(time > 0, belief, uniform)))
             return state, jnp.mean(rewards)
 
         return jnp.sum(jax.lax.scan(step, start, jnp.arange(task.horizon))[1])

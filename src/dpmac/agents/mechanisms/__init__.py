@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac import plugins
-from dpmac.agents.mechanisms.base import Level, Mechanism, clip_to_norm, draw_levels, straight_through
+from dpmac.agents.mechanisms.base import Mechanism, NoiseScale, clip_to_norm, draw_rows, straight_through
 from dpmac.config import Channel
 from dpmac.privacy import mechanisms as hosts
 
-__all__ = ["Level", "Mechanism", "clip_to_norm", "draw_levels", "levels", "mechanism", "straight_through"]
+__all__ = ["Mechanism", "NoiseScale", "clip_to_norm", "draw_rows", "mechanism", "noise_scale", "straight_through"]
 
 
 def mechanism(spec: Channel, message_size: int) -> Mechanism:
@@ -24,8 +24,8 @@ def mechanism(spec: Channel, message_size: int) -> Mechanism:
     return twin(spec, host.size(message_size))
 
 
-def levels(spec: Channel, noise: tuple[float, ...]) -> Level:
+def noise_scale(spec: Channel, noise: tuple[float, ...]) -> NoiseScale:
     """Levels (agent,) of the noise that the privacy package calibrated for each agent."""
     parameters = [hosts.of(spec).parameters(amount) for amount in noise]
     stacked = jax.tree.map(lambda *values: jnp.asarray(np.stack(values)), *parameters)
-    return Level(jnp.asarray(noise, jnp.float32), stacked)
+    return NoiseScale(jnp.asarray(noise, jnp.float32), stacked)

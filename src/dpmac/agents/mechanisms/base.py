@@ -12,18 +12,18 @@ from dpmac.privacy import mechanisms as hosts
 from dpmac.privacy.mechanisms import base
 
 
-class Level(NamedTuple):
+class NoiseScale(NamedTuple):
     """How much noise a sender adds; traced, so that one compiled program serves all budgets."""
 
-    amount: Array
+    value: Array
     """The noise scale, such as σ or a flip probability: what receivers may be told."""
     parameters: Any
     """What the host class makes of it for a release (`Mechanism.parameters`); zeros: messages leave as they are."""
 
 
-def draw_levels(table: Level, keys: Array) -> Level:
-    """Levels (episode, agent) drawn from a table (row, agent) by each episode's key; a single row as it is (agent,)."""
-    rows = table.amount.shape[0]
+def draw_rows(table: NoiseScale, keys: Array) -> NoiseScale:
+    """Noise scales (episode, agent) drawn from a table (row, agent) by each episode's key; a single row as it is."""
+    rows = table.value.shape[0]
     if rows == 1:
         return jax.tree.map(lambda x: x[0], table)
     which = jax.vmap(lambda key: (jax.random.uniform(jax.random.fold_in(key, 1)) * rows).astype(int))(keys)
@@ -77,19 +77,19 @@ class Mechanism(eqx.Module):
         """Randomness for messages of this shape (…)."""
         raise NotImplementedError
 
-    def release(self, message: Array, chance: Any, level: Level) -> Array:
+    def release(self, message: Array, draws: Any, scale: NoiseScale) -> Array:
         """What leaves the agent (size,), for what its sender produced (size,)."""
         raise NotImplementedError
 
-    def read(self, released: Array, level: Level) -> Array:
+    def decode(self, released: Array, scale: NoiseScale) -> Array:
         """What a receiver that knows the channel makes of a released message (size,)."""
         raise NotImplementedError
 
-    def noiseless(self, chance: Any, level: Level) -> tuple[Any, Level]:
-        """Randomness and level under which the channel does everything but add noise."""
+    def noiseless(self, draws: Any, scale: NoiseScale) -> tuple[Any, NoiseScale]:
+        """Randomness and scale under which the channel does everything but add noise."""
         raise NotImplementedError
 
-    def added(self, chance: Any, level: Level) -> Array | None:
+    def added(self, draws: Any, scale: NoiseScale) -> Array | None:
         """The noise (size,) that is added to a message; None where noise is nothing that is added."""
         return None
 
@@ -104,20 +104,20 @@ class Additive(Mechanism):
     def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
         return jax.random.normal(key, (*shape, self.size))
 
-    def steps(self, chance: Array, level: Level) -> Array:
+    def steps(self, draws: Array, scale: NoiseScale) -> Array:
         """Noise in whole steps of the grid."""
-        return jnp.rint(level.parameters.deviation * chance).astype(jnp.int32)
+        return jnp.rint(scale.parameters.deviation * draws).astype(jnp.int32)
 
-    def hard(self, message: Array, chance: Array, level: Level) -> Array:
+    def hard(self, message: Array, draws: Array, scale: NoiseScale) -> Array:
         """What leaves, without a gradient."""
         message = jax.lax.stop_gradient(message)
-        return self.host.released(jnp, message, self.steps(chance, level), level.parameters)
+        return self.host.released(jnp, message, self.steps(draws, scale), scale.parameters)
 
-    def noiseless(self, chance: Array, level: Level) -> tuple[Array, Level]:
-        return jnp.zeros_like(chance), level
+    def noiseless(self, draws: Array, scale: NoiseScale) -> tuple[Array, NoiseScale]:
+        return jnp.zeros_like(draws), scale
 
-    def added(self, chance: Array, level: Level) -> Array:
-        return self.steps(chance, level) * level.parameters.step
+    def added(self, draws: Array, scale: NoiseScale) -> Array:
+        return self.steps(draws, scale) * scale.parameters.step
 
 
 class Symbols(Mechanism):
@@ -126,14 +126,14 @@ class Symbols(Mechanism):
     def draw(self, key: Array, shape: tuple[int, ...]) -> Array:
         return jnp.moveaxis(jax.random.bits(key, (self.host.words, *shape, 2), jnp.uint32), 0, -2)  # type: ignore[attr-defined]
 
-    def release(self, message: Array, chance: Array, level: Level) -> Array:
+    def release(self, message: Array, draws: Array, scale: NoiseScale) -> Array:
         """The mean of what is released is linear in the symbol, so the gradient is that of the mean over all noise."""
-        hard = self.host.released(jnp, jax.lax.stop_gradient(message), chance, level.parameters)
-        return straight_through(hard, choose(message) * self.slope(level))
+        hard = self.host.released(jnp, jax.lax.stop_gradient(message), draws, scale.parameters)
+        return straight_through(hard, choose(message) * self.slope(scale))
 
-    def slope(self, level: Level) -> Array:
+    def slope(self, scale: NoiseScale) -> Array:
         """How much of the symbol is in the mean of what is released."""
         raise NotImplementedError
 
-    def noiseless(self, chance: Array, level: Level) -> tuple[Array, Level]:
-        return chance, level._replace(parameters=jax.tree.map(jnp.zeros_like, level.parameters))
+    def noiseless(self, draws: Array, scale: NoiseScale) -> tuple[Array, NoiseScale]:
+        return draws, scale._replace(parameters=jax.tree.map(jnp.zeros_like, scale.parameters))

@@ -2,15 +2,15 @@
 
 from jax import Array
 
-from dpmac.agents.mechanisms.base import Level, Symbols
+from dpmac.agents.mechanisms.base import NoiseScale, Symbols
 
 
 class Response(Symbols):
     """The symbol, or with the flip probability one of the others, each as likely."""
 
-    def slope(self, level: Level) -> Array:
-        return 1 - level.amount * self.size / (self.size - 1)
+    def slope(self, scale: NoiseScale) -> Array:
+        return 1 - scale.value * self.size / (self.size - 1)
 
-    def read(self, released: Array, level: Level) -> Array:
+    def decode(self, released: Array, scale: NoiseScale) -> Array:
         """Posterior over symbols under a uniform prior, centred."""
-        return (released - 1 / self.size) * self.slope(level)
+        return (released - 1 / self.size) * self.slope(scale)

@@ -3,16 +3,16 @@
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.mechanisms.base import Level, Symbols
+from dpmac.agents.mechanisms.base import NoiseScale, Symbols
 
 
 class Subset(Symbols):
     """A random subset of the symbols that is likelier to hold the true one."""
 
-    def slope(self, level: Level) -> Array:
-        return level.parameters.slope
+    def slope(self, scale: NoiseScale) -> Array:
+        return scale.parameters.slope
 
-    def read(self, released: Array, level: Level) -> Array:
+    def decode(self, released: Array, scale: NoiseScale) -> Array:
         """Posterior over symbols under a uniform prior, centred: members are 1/η times as likely as the others."""
-        weights = released + (1 - released) * level.amount
+        weights = released + (1 - released) * scale.value
         return weights / jnp.maximum(jnp.sum(weights, axis=-1, keepdims=True), 1e-6) - 1 / self.size

@@ -50,6 +50,15 @@ class NoiseDraws(NamedTuple):
     """(use, agent, other) who receives; data play no part in it."""
     subset: Array
     """(use, agent, time) weights of the transitions that a sampling sender drew, or nothing."""
+    jitter: Array
+    """(use, agent, message) what a learner adds to messages before the channel, to explore; in execution nothing."""
+
+
+class Given(NamedTuple):
+    """In place of a channel's draws: what it is to release, whatever was sent."""
+
+    released: Array
+    """(use, agent, message)."""
 
 
 class Carry(NamedTuple):
@@ -65,6 +74,8 @@ class Carry(NamedTuple):
     released: Array
     """(agent, message) or (agent, other, message): the last messages that left the agents, as they left; several rounds
     stand side by side in the last axis."""
+    raw: Array
+    """(agent, message) the last messages before the channel, which nobody but a learner may see."""
     recipients: Array
     """(agent, other) who received them."""
     history: Array
@@ -122,6 +133,7 @@ class Team(eqx.Module):
             draws,
             recipients,
             self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
+            jnp.zeros((*shape, 0)),
         )
 
     def draw_subsets(self, key: Array) -> Array:
@@ -155,6 +167,7 @@ class Team(eqx.Module):
             hidden,
             *jax.vmap(Member.products)(self.members, hidden),
             jnp.zeros((self.agents, *copies, spec.rounds * size)),
+            jnp.zeros((self.agents, size)),
             jnp.ones((self.agents, others), bool),
             jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
             jnp.zeros((), jnp.int32),
@@ -185,6 +198,7 @@ class Team(eqx.Module):
             carry.projected,
             [],
         )
+        raw = carry.raw
         use = jnp.asarray(np.cumsum(self.sends) - 1)[carry.time] * spec.rounds
         for turn in range(spec.rounds):
             if turn > 0:
@@ -202,11 +216,13 @@ class Team(eqx.Module):
                 history = history.at[carry.time].set(raw)
                 raw = jnp.einsum("it,tid->id", draws.subset[use], history)
             noise = pick(draws.channel, use) if spec.place == "sender" else None
-            released.append(self.release(raw, noise, scale))
+            explored = raw + draws.jitter[use] if draws.jitter.size else raw
+            released.append(self.release(explored, noise, scale))
         send = jnp.asarray(self.sends)[carry.time]
         return carry._replace(
             projected=jnp.where(send, projected, carry.projected),
             released=jnp.where(send, jnp.concatenate(released, axis=-1), carry.released),
+            raw=jnp.where(send, raw, carry.raw),
             recipients=jnp.where(send, draws.recipients[use], carry.recipients),
             history=history,
             time=carry.time + 1,
@@ -281,6 +297,8 @@ class Team(eqx.Module):
         """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient."""
         if self.channel.spec.place == "receiver":
             return messages
+        if isinstance(draws, Given):
+            return draws.released
         release = self.channel.release
         if self.channel.spec.copies > 1:
             release = jax.vmap(release, in_axes=(None, 0, None))

@@ -28,12 +28,9 @@ class Rollout:
     episodes: int
     """Played side by side in one iteration."""
 
-    def __call__(
-        self, team: Team, noise: NoiseScale, key: Array, explore: Array | float = 0.0, relaxed: bool = False
-    ) -> Trace:
-        """Fresh episodes (episode, …) with sampled actions, which may be differentiated if they are relaxed; noise
-        scales are drawn from a table (row, agent)."""
-        return rollout(self.task, team, noise, key, self.episodes, explore, relaxed=relaxed)
+    def __call__(self, team: Team, noise: NoiseScale, key: Array, explore: Array | float = 0.0) -> Trace:
+        """Fresh episodes (episode, …) with sampled actions; noise scales are drawn from a table (row, agent)."""
+        return rollout(self.task, team, noise, key, self.episodes, explore)
 
 
 class Clock(NamedTuple):

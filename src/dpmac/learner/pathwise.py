@@ -6,21 +6,26 @@ soft in the backward pass (straight-through), so what is played is exactly what 
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
-from dpmac.agents.team import Team
+from dpmac.agents.team import Given, Team, pick
 from dpmac.config import positive, require
 from dpmac.learner.base import Clock, Learner, Rollout
-from dpmac.learner.rollout import returns
+from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.tasks import abilities
+
+MOST_OUTCOMES = 81
+"""Joint outcomes of a channel over which returns are averaged at most."""
 
 
 class State(NamedTuple):
@@ -42,13 +47,24 @@ class Pathwise(Learner):
     """Gradients of each agent are clipped to this norm."""
     logit_penalty: float = 1e-3
     """Weight of the mean squared logit, which keeps the backward pass from vanishing."""
+    score_penalty: float = 1e-3
+    """Weight of the mean squared message before the channel."""
+    jitter: float = 1.0
+    """Scale of Gumbel noise on the scores of symbols in training, by which codes are explored."""
+    expectation: float = 0.5
+    """Share of the run, at its end, in which the return is averaged exactly over everything that a channel of few
+    symbols, used once, may release; before that, and for other channels, releases are sampled."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "gradient_norm"):
             value = getattr(self, name)
             require(positive(value), f"{name} must be a finite number above 0, not {value}")
-        require(0 <= self.decay <= 1, f"decay must lie in [0, 1], not {self.decay}")
-        require(self.logit_penalty >= 0, f"logit_penalty must be at least 0, not {self.logit_penalty}")
+        for name in ("decay", "expectation"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
+        for name in ("logit_penalty", "score_penalty", "jitter"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} must be at least 0, not {value}")
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
         super().check(protocol, play)
@@ -73,14 +89,53 @@ class Pathwise(Learner):
     ) -> tuple[State, dict[str, Array]]:
         """One step up the gradient of the mean return of fresh episodes."""
 
-        def loss(team: Team) -> tuple[Array, dict[str, Array]]:
-            trace = play(team, noise, key, relaxed=True)
-            earned = jnp.mean(returns(trace.episode))
-            penalty = jnp.mean(jnp.square(trace.logits))
-            return self.logit_penalty * penalty - earned / play.task.horizon, {"played_return": earned}
+        def sampled(team: Team) -> tuple[Array, dict[str, Array]]:
+            trace = rollout(play.task, team, noise, key, play.episodes, relaxed=True, jitter=self.jitter_of(team))
+            return self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
 
-        gradient, report = jax.grad(loss, has_aux=True)(state.team)
+        def expected(team: Team) -> tuple[Array, dict[str, Array]]:
+            outcomes = joint_outcomes(team)
+            count = max(1, play.episodes // len(outcomes))
+
+            def one(released: Array) -> Trace:
+                return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
+
+            trace = jax.vmap(one)(outcomes)
+            chosen = jnp.argmax(outcomes, axis=-1)
+            law: Any = jax.vmap(jax.vmap(team.channel.law))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
+            weights = jnp.prod(law[:, jnp.arange(team.agents), chosen], axis=-1)
+            earned = jnp.mean(jnp.sum(weights.T * returns(trace.episode), axis=0))
+            return self.loss(trace, earned, play.task.horizon)
+
+        slope = partial(jax.grad, has_aux=True)
+        if self.expects(state.team):
+            late = clock.steps >= (1 - self.expectation) * clock.total
+            gradient, report = jax.lax.cond(late, slope(expected), slope(sampled), state.team)
+        else:
+            gradient, report = slope(sampled)(state.team)
         change, optimiser = jax.vmap(self.optimiser.update)(state.team.tied(gradient), state.optimiser)
-        share = 1 - clock.steps / clock.total
-        scale = jnp.clip(share / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
+        scale = jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
         return State(eqx.apply_updates(state.team, jax.tree.map(lambda x: scale * x, change)), optimiser), report
+
+    def loss(self, trace: Trace, earned: Array, horizon: int) -> tuple[Array, dict[str, Array]]:
+        """Minus the return of a step, and penalties on large logits and scores, which would end the backward pass."""
+        penalty = self.logit_penalty * jnp.mean(jnp.square(trace.logits))
+        penalty += self.score_penalty * jnp.mean(jnp.square(trace.raw)) if trace.raw.size else 0.0
+        return penalty - earned / horizon, {"played_return": earned}
+
+    def jitter_of(self, team: Team) -> float:
+        """Gumbel noise on scores of symbols; vectors have none."""
+        return self.jitter if team.channel.size and team.channel.host.alphabet else 0.0
+
+    def expects(self, team: Team) -> bool:
+        """Whether the return can be averaged over all that the channel may release in an episode."""
+        spec, size = team.channel.spec, team.channel.size
+        law = jax.eval_shape(lambda: team.channel.law(jnp.zeros(size), pick(team.free, 0))) if size else None
+        once = spec.copies == team.uses == 1 and spec.place == "sender" and not spec.sample_rate
+        return self.expectation > 0 and law is not None and once and size**team.agents <= MOST_OUTCOMES
+
+
+def joint_outcomes(team: Team) -> Array:
+    """Everything (outcome, agent, symbol) that a channel which releases one symbol of each agent may release."""
+    symbols = np.indices((team.channel.size,) * team.agents).reshape(team.agents, -1).T
+    return jax.nn.one_hot(symbols, team.channel.size)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, straight_through
-from dpmac.agents.team import Team
+from dpmac.agents.team import Given, Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, each_episode
 
@@ -23,6 +23,8 @@ class Trace(NamedTuple):
     """(T, agent, …) what had left each agent after each step."""
     logits: Array
     """(T, agent, action)."""
+    raw: Array
+    """(T, agent, message) the last messages before the channel, for learners alone."""
 
 
 class Randomness(NamedTuple):
@@ -37,6 +39,8 @@ class Randomness(NamedTuple):
     wander: Array
     """(T, agent) whether an action is random, and which."""
     uniform: Array
+    jitter: Array
+    """(use, agent, message) what is added to messages before the channel; nothing but in training."""
 
 
 def rollout(
@@ -48,14 +52,18 @@ def rollout(
     explore: Array | float = 0.0,
     greedy: bool = False,
     relaxed: bool = False,
+    jitter: float = 0.0,
+    given: Given | None = None,
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
     Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Relaxed
     ones are the same samples with a soft gradient, as weights on all actions, in tasks that can be differentiated. The
-    noise scale is (agent,), or drawn for each episode from a table (row, agent).
+    noise scale is (agent,), or drawn for each episode from a table (row, agent). A learner may explore symbols by
+    Gumbel noise of this scale on their scores (`jitter`), or say what is released whatever is sent (`given`).
     """
     start_key, draw_key, gumbel_key, explore_key = jax.random.split(key, 4)
+    explore_key, jitter_key = jax.random.split(explore_key) if jitter else (explore_key, explore_key)
     shape = (episodes, task.horizon, task.agents)
     keys, starts = jax.random.split(draw_key, episodes), jax.random.split(start_key, episodes)
     scale = draw_rows(table, keys) if table.value.ndim == 2 else table
@@ -64,13 +72,19 @@ def rollout(
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
     lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
-    random = Randomness(starts, jax.random.key_data(keys), gumbel, wander, uniform)
-    return each_episode(task, partial(play, task, team, greedy, relaxed), scale, random)
+    messages = (episodes, team.uses, task.agents, team.channel.size if jitter else 0)
+    extra = jitter * jax.random.gumbel(jitter_key, messages) if jitter else jnp.zeros(messages)
+    random = Randomness(starts, jax.random.key_data(keys), gumbel, wander, uniform, extra)
+    return each_episode(task, partial(play, task, team, greedy, relaxed, given), scale, random)
 
 
-def play(task: Task, team: Team, greedy: bool, relaxed: bool, scale: NoiseScale, random: Randomness) -> Trace:
+def play(
+    task: Task, team: Team, greedy: bool, relaxed: bool, given: Given | None, scale: NoiseScale, random: Randomness
+) -> Trace:
     """One episode, given everything random about it."""
-    draws = team.noise_draws(jax.random.wrap_key_data(random.draws))
+    draws = team.noise_draws(jax.random.wrap_key_data(random.draws))._replace(jitter=random.jitter)
+    if given is not None:
+        draws = draws._replace(channel=given)
 
     def choose(logits: Array, gumbel: Array, wander: Array, uniform: Array) -> Array:
         if greedy:
@@ -88,14 +102,14 @@ def play(task: Task, team: Team, greedy: bool, relaxed: bool, scale: NoiseScale,
         carry = team.speak(carry, observations, actions, draws, scale)
         next_state, rewards = task.step(state, actions)
         taken = (jnp.argmax(actions, axis=-1) if relaxed else actions).astype(jnp.int8)
-        return (next_state, carry), (observations, taken, rewards, state, carry.released, logits)
+        return (next_state, carry), (observations, taken, rewards, state, carry.released, logits, carry.raw)
 
     carry = (task.reset(random.start), team.start())
-    (last, _), (observations, actions, rewards, states, released, logits) = jax.lax.scan(
+    (last, _), (observations, actions, rewards, states, *said) = jax.lax.scan(
         step, carry, (random.gumbel, random.wander, random.uniform)
     )
     observations = jnp.concatenate([observations, task.observe(last)[None]])
-    return Trace(Episode(observations, actions, rewards, random.draws, scale), states, released, logits)
+    return Trace(Episode(observations, actions, rewards, random.draws, scale), states, *said)
 
 
 def returns(episode: Episode) -> Array:

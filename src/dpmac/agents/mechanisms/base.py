@@ -89,6 +89,11 @@ class Mechanism(eqx.Module):
         """Randomness and scale under which the channel does everything but add noise."""
         raise NotImplementedError
 
+    def law(self, message: Array, scale: NoiseScale) -> Array | None:
+        """Probabilities (outcome,) of the few values that may be released, each one-hot, with a gradient; None where
+        there are more."""
+        return None
+
     def added(self, draws: Any, scale: NoiseScale) -> Array | None:
         """The noise (size,) that is added to a message; None where noise is nothing that is added."""
         return None

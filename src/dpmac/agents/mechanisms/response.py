@@ -2,7 +2,7 @@
 
 from jax import Array
 
-from dpmac.agents.mechanisms.base import NoiseScale, Symbols
+from dpmac.agents.mechanisms.base import NoiseScale, Symbols, choose
 
 
 class Response(Symbols):
@@ -10,6 +10,9 @@ class Response(Symbols):
 
     def slope(self, scale: NoiseScale) -> Array:
         return 1 - scale.value * self.size / (self.size - 1)
+
+    def law(self, message: Array, scale: NoiseScale) -> Array:
+        return self.slope(scale) * choose(message) + (1 - self.slope(scale)) / self.size
 
     def decode(self, released: Array, scale: NoiseScale) -> Array:
         """Posterior over symbols under a uniform prior, centred."""

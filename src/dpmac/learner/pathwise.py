@@ -19,21 +19,25 @@ from jax import Array
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Given, Team, pick
-from dpmac.config import positive, require
+from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout
 from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.tasks import abilities
 
+SCORE_RATE = 0.05
+"""Rate at which the score of a start follows what it earns."""
 MOST_OUTCOMES = 81
 """Joint outcomes of a channel over which returns are averaged at most."""
 
 
 class State(NamedTuple):
-    """Everything that it learns with."""
+    """Everything that it learns with; (start, …) everywhere."""
 
-    team: Team
-    optimiser: Any
+    teams: Team
+    optimisers: Any
     """One for each agent."""
+    scores: Array
+    """(start,) what each start has earned of late; after the trial they stay as they are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,11 @@ class Pathwise(Learner):
     """Weight of the mean squared message before the channel."""
     jitter: float = 1.0
     """Scale of Gumbel noise on the scores of symbols in training, by which codes are explored."""
+    starts: int = 1
+    """Teams that a run begins with. The fresh episodes are shared out between them until `trial` is over; then the one
+    that has earned most goes on alone. A code that uses one symbol for two secrets is so left behind."""
+    trial: float = 0.15
+    """Share of the run in which several starts are tried."""
     expectation: float = 0.5
     """Share of the run, at its end, in which the return is averaged exactly over everything that a channel of few
     symbols, used once, may release; before that, and for other channels, releases are sampled."""
@@ -59,7 +68,8 @@ class Pathwise(Learner):
         for name in ("learning_rate", "gradient_norm"):
             value = getattr(self, name)
             require(positive(value), f"{name} must be a finite number above 0, not {value}")
-        for name in ("decay", "expectation"):
+        require(whole(self.starts, 1, 64), f"starts must be a whole number from 1 to 64, not {self.starts}")
+        for name in ("decay", "expectation", "trial"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
         for name in ("logit_penalty", "score_penalty", "jitter"):
@@ -75,47 +85,79 @@ class Pathwise(Learner):
         )
 
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
-        return State(team, jax.vmap(self.optimiser.init)(team))
+        teams = jax.vmap(lambda index: drawn_again(team, key, index))(jnp.arange(self.starts))
+        return State(teams, jax.vmap(jax.vmap(self.optimiser.init))(teams), jnp.zeros(self.starts))
 
     @property
     def optimiser(self) -> Any:
         return optax.chain(optax.clip_by_global_norm(self.gradient_norm), optax.adam(self.learning_rate))
 
     def team(self, state: State) -> Team:
-        return state.team
+        return pick(state.teams, jnp.argmax(state.scores))
 
     def iterate(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
     ) -> tuple[State, dict[str, Array]]:
-        """One step up the gradient of the mean return of fresh episodes."""
+        """One step up the gradient of the mean return of fresh episodes, for all starts or for the best."""
 
-        def sampled(team: Team) -> tuple[Array, dict[str, Array]]:
-            trace = rollout(play.task, team, noise, key, play.episodes, relaxed=True, jitter=self.jitter_of(team))
-            return self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
+        def trial(state: State) -> tuple[State, dict[str, Array]]:
+            count = max(1, play.episodes // self.starts)
+            slope = jax.grad(partial(self.sampled, play, noise, key, count), has_aux=True)
+            gradients, reports = jax.vmap(slope)(state.teams)
+            teams, optimisers = jax.vmap(partial(self.step, clock))(state.teams, state.optimisers, gradients)
+            scores = state.scores + SCORE_RATE * (reports["played_return"] - state.scores)
+            return State(teams, optimisers, scores), jax.tree.map(jnp.mean, reports)
 
-        def expected(team: Team) -> tuple[Array, dict[str, Array]]:
-            outcomes = joint_outcomes(team)
-            count = max(1, play.episodes // len(outcomes))
+        def alone(state: State) -> tuple[State, dict[str, Array]]:
+            best = jnp.argmax(state.scores)
+            team, optimiser = pick((state.teams, state.optimisers), best)
+            gradient, report = self.gradient(team, play, noise, clock, key)
+            after = self.step(clock, team, optimiser, gradient)
+            teams, optimisers = jax.tree.map(
+                lambda all, one: all.at[best].set(one), (state.teams, state.optimisers), after
+            )
+            return State(teams, optimisers, state.scores), report
 
-            def one(released: Array) -> Trace:
-                return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
+        if self.starts == 1:
+            return alone(state)
+        return jax.lax.cond(clock.steps < self.trial * clock.total, trial, alone, state)
 
-            trace = jax.vmap(one)(outcomes)
-            chosen = jnp.argmax(outcomes, axis=-1)
-            law: Any = jax.vmap(jax.vmap(team.channel.law))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
-            weights = jnp.prod(law[:, jnp.arange(team.agents), chosen], axis=-1)
-            earned = jnp.mean(jnp.sum(weights.T * returns(trace.episode), axis=0))
-            return self.loss(trace, earned, play.task.horizon)
-
-        slope = partial(jax.grad, has_aux=True)
-        if self.expects(state.team):
-            late = clock.steps >= (1 - self.expectation) * clock.total
-            gradient, report = jax.lax.cond(late, slope(expected), slope(sampled), state.team)
-        else:
-            gradient, report = slope(sampled)(state.team)
-        change, optimiser = jax.vmap(self.optimiser.update)(state.team.tied(gradient), state.optimiser)
+    def step(self, clock: Clock, team: Team, optimiser: Any, gradient: Any) -> tuple[Team, Any]:
+        """A team and its optimiser after one step along a gradient."""
+        change, optimiser = jax.vmap(self.optimiser.update)(team.tied(gradient), optimiser)
         scale = jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
-        return State(eqx.apply_updates(state.team, jax.tree.map(lambda x: scale * x, change)), optimiser), report
+        return eqx.apply_updates(team, jax.tree.map(lambda x: scale * x, change)), optimiser
+
+    def gradient(
+        self, team: Team, play: Rollout, noise: NoiseScale, clock: Clock, key: Array
+    ) -> tuple[Any, dict[str, Array]]:
+        """The gradient with sampled releases, or late in the run with their exact mean."""
+        sampled = jax.grad(partial(self.sampled, play, noise, key, play.episodes), has_aux=True)
+        if not self.expects(team):
+            return sampled(team)
+        expected = jax.grad(partial(self.expected, play, noise, key), has_aux=True)
+        return jax.lax.cond(clock.steps >= (1 - self.expectation) * clock.total, expected, sampled, team)
+
+    def sampled(
+        self, play: Rollout, noise: NoiseScale, key: Array, count: int, team: Team
+    ) -> tuple[Array, dict[str, Array]]:
+        """The loss over so many episodes, in each of which the channel releases what it happens to."""
+        trace = rollout(play.task, team, noise, key, count, relaxed=True, jitter=self.jitter_of(team))
+        return self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
+
+    def expected(self, play: Rollout, noise: NoiseScale, key: Array, team: Team) -> tuple[Array, dict[str, Array]]:
+        """The loss over episodes that are each played once for everything that the channel may release."""
+        outcomes = joint_outcomes(team)
+        count = max(1, play.episodes // len(outcomes))
+
+        def one(released: Array) -> Trace:
+            return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
+
+        trace = jax.vmap(one)(outcomes)
+        law: Any = jax.vmap(jax.vmap(team.channel.law))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
+        weights = jnp.prod(law[:, jnp.arange(team.agents), jnp.argmax(outcomes, axis=-1)], axis=-1)
+        earned = jnp.mean(jnp.sum(weights.T * returns(trace.episode), axis=0))
+        return self.loss(trace, earned, play.task.horizon)
 
     def loss(self, trace: Trace, earned: Array, horizon: int) -> tuple[Array, dict[str, Array]]:
         """Minus the return of a step, and penalties on large logits and scores, which would end the backward pass."""
@@ -133,6 +175,18 @@ class Pathwise(Learner):
         law = jax.eval_shape(lambda: team.channel.law(jnp.zeros(size), pick(team.free, 0))) if size else None
         once = spec.copies == team.uses == 1 and spec.place == "sender" and not spec.sample_rate
         return self.expectation > 0 and law is not None and once and size**team.agents <= MOST_OUTCOMES
+
+
+def drawn_again(team: Team, key: Array, index: Array) -> Team:
+    """A team like this one with weights of its own: matrices are turned by random signs, the first start stays."""
+    leaves, structure = jax.tree.flatten(team)
+    keys = jax.random.split(jax.random.fold_in(key, index), len(leaves))
+    drawn = [
+        jnp.where(index == 0, leaf, leaf * jax.random.rademacher(k, leaf.shape, leaf.dtype)) if leaf.ndim > 2 else leaf
+        for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    made = jax.tree.unflatten(structure, drawn)
+    return jax.tree.map(lambda x: x[jnp.zeros(len(x), int)], made) if team.shared else made
 
 
 def joint_outcomes(team: Team) -> Array:

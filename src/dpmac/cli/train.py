@@ -199,10 +199,11 @@ def run(argv: Sequence[str]) -> None:
     options = parse(cls, argv, "dpmac train", EXAMPLE)
     config = options.config(to_json(getattr(options, group)))
     from dpmac.cli import progress
+    from dpmac.results import loggers
     from dpmac.runner import population
 
     progress.use_cache()
-    logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
+    logs = loggers.chosen(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     program = population.create(options.out, config)
     progress.warn(options.out, program.task)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)

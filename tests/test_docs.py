@@ -79,7 +79,7 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
         loaded = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', page.read_text())
         assert not loaded, f"{page.name} loads {loaded}"
     reference = (tmp_path / "reference.html").read_text()
-    for name in ("dpmac.deploy.team.load", "dpmac.privacy.accounting.calibrate", "dpmac.tasks.base.Task"):
+    for name in ("dpmac.runner.folder.train", "dpmac.deploy.team.load", "dpmac.privacy.accounting.calibrate"):
         assert f'id="{name}"' in reference
 
 

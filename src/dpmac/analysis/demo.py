@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dpmac.config import Budget, NetworkConfig, RunConfig, Training, require
+from dpmac.config import Budget, NetworkConfig, RunConfig, Training
 from dpmac.frontiers import LINES
-from dpmac.results import store
-from dpmac.runner import population, train
+from dpmac.runner import population
 
 SEEDS = (0, 1)
 TASK = "ccn"
@@ -41,14 +40,6 @@ def configurations() -> dict[str, RunConfig]:
         ),
         "silent": RunConfig(method="silent", **shared),
     }
-
-
-def prepared(folder: Path, config: RunConfig) -> Path:
-    """The folder with this run in it, new or begun before; one that holds another run is refused."""
-    if not (folder / "config.json").exists():
-        population.create(folder, config)
-    require(store.load_config(folder) == train.complete(config), f"{folder} holds another run; choose another --out")
-    return folder
 
 
 def summary(out: Path) -> dict[str, Any]:

@@ -31,11 +31,12 @@ def run(argv: Sequence[str]) -> None:
     from dpmac.cli import progress
     from dpmac.figures import demo as drawing
     from dpmac.runner import population
+    from dpmac.runner.folder import begin
 
     progress.use_cache()
     begun = time.monotonic()
     for name, config in demo.configurations().items():
-        folder = demo.prepared(options.out / name, config)
+        folder = begin(options.out / name, config)
         print(f"training {name}: {len(population.runs_of(config))} runs side by side", file=sys.stderr)
         progress.follow(folder, population.train_folder(folder), quiet=False, loggers=[])
     result = demo.summary(options.out)

@@ -1,5 +1,6 @@
 """The documentation: it builds, its links lead somewhere, and everything in it that can be run is run."""
 
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -52,7 +53,8 @@ def test_every_command_in_a_sentence_can_be_parsed(page):
         assert name is not None or words[0] in completion.groups_of(commands), found
         given = words[len(name.split()) :] if name else []
         if name and any(word.startswith("-") for word in given):
-            needs_out = "out" in commands[name].options.__annotations__ and "--out" not in given
+            fields = {field.name for field in dataclasses.fields(commands[name].options)}
+            needs_out = "out" in fields and "--out" not in given
             out = ["--out", "somewhere.html"] if needs_out else []
             tyro.cli(commands[name].options, args=[*given, *out], config=(tyro.conf.FlagCreatePairsOff,))
 

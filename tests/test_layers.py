@@ -59,6 +59,14 @@ def test_imports_point_one_way():
                 assert not forbidden, f"{name} may not import {sorted(other for _, other in forbidden)}"
 
 
+def test_the_documentation_shows_these_layers():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    table = page.split("| layer | may import, of ours |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    shown = {re.findall(r"`(\w+)`", layer)[0]: set(re.findall(r"`(\w+)`", allowed)) for layer, allowed in rows}
+    assert shown == ALLOWED
+
+
 def test_every_module_belongs_to_a_layer():
     parts = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts - {"__init__", "__main__", "cli"} <= set(ALLOWED)

@@ -1,4 +1,4 @@
-"""`dpmac resume`: go on where a run stopped, to the same bits."""
+"""`dpmac resume`: go on where a run stopped; the result is bit-identical."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on where a run stopped. A run that was not interrupted would have ended with the same bits."""
+    """Go on where a run stopped. The result is bit-identical to that of a run without interruption."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""

@@ -39,8 +39,8 @@ class Train:
     method: str = "dpmac"
     """Method, the way to communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
     learner: str = RunConfig.learner
-    """Learner, what trains: maddpg, or your own as package.module:Class. Its settings are a group of their own below.
-    """
+    """Learner, what trains: maddpg, mappo, pathwise, or your own as package.module:Class. Its settings are a group of
+    their own below."""
     epsilon: tuple[str, ...] = ("inf",)
     """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
     delta: float = 1e-4

@@ -200,9 +200,9 @@ class NetworkConfig:
     """d, numbers in a message."""
     recurrent_actor: bool = True
     aware: bool = False
-    """Whether receivers are told the channel's noise and read messages as posteriors, which costs no privacy."""
+    """Whether receivers know the channel's noise scale and decode messages as posteriors, which costs no privacy."""
     products: int = 0
-    """Products of what an agent sees with what it heard that enter its actor beside both; 0: none."""
+    """Products of the observation with the aggregated message that enter its actor beside both; 0: none."""
     entry_layer: bool = False
     """Whether actors have a layer before the recurrent one."""
     share_parameters: bool = False

@@ -80,7 +80,7 @@ class Train:
     mix: int = 1
     """Above 1: draw each episode's noise out of so many levels from --anneal-from down to the budget, do not anneal."""
     aware: bool = False
-    """Receivers are told the channel's noise and read messages as posteriors."""
+    """Receivers know the channel's noise scale and decode messages as posteriors."""
     hidden: int = 128
     """Width of actors, and of what the learner has beside them."""
     message_hidden: int = 32
@@ -90,7 +90,7 @@ class Train:
     feedforward_actor: bool = False
     """Actors without a hidden state."""
     products: int = 0
-    """Products of what an agent sees with what it heard that enter its actor beside both."""
+    """Products of the observation with the aggregated message that enter its actor beside both."""
     entry_layer: bool = False
     """Actors with a layer before the recurrent one."""
     share_parameters: bool = False

@@ -28,7 +28,7 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.results import store
+    from dpmac.results import store, summary
     from dpmac.runner import population
 
     progress.check_seconds(options.checkpoint_seconds)
@@ -37,5 +37,5 @@ def run(argv: Sequence[str]) -> None:
     program = population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)
     progress.follow(options.folder, pieces, options.quiet or options.json, [], options.verbose)
-    summary = progress.summary(options.folder, program.task.reward_unit)
-    emit(summary, options.json, lambda: progress.table(summary))
+    found = summary.summary(options.folder, program.task.reward_unit)
+    emit(found, options.json, lambda: progress.table(found))

@@ -199,7 +199,7 @@ def run(argv: Sequence[str]) -> None:
     options = parse(cls, argv, "dpmac train", EXAMPLE)
     config = options.config(to_json(getattr(options, group)))
     from dpmac.cli import progress
-    from dpmac.results import loggers
+    from dpmac.results import loggers, summary
     from dpmac.runner import population
 
     progress.use_cache()
@@ -208,5 +208,5 @@ def run(argv: Sequence[str]) -> None:
     progress.warn(options.out, program.task)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
-    summary = progress.summary(options.out, program.task.reward_unit)
-    emit(summary, options.json, lambda: progress.table(summary))
+    found = summary.summary(options.out, program.task.reward_unit)
+    emit(found, options.json, lambda: progress.table(found))

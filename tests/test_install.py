@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 import made
+import pytest
+from pages import ROOT
+
 from dpmac.experiments import Cell
 from dpmac.results import records
-from pages import ROOT
 
 pytestmark = pytest.mark.large
 

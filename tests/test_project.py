@@ -6,9 +6,9 @@ from importlib import metadata
 
 import pytest
 import yaml
+from pages import ROOT
 
 import dpmac
-from pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = (ROOT / "constraints.txt").read_text().splitlines()

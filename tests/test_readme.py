@@ -1,7 +1,6 @@
 """Every command and every line of Python that the README shows is run; the `make` lines are what runs this."""
 
 import pytest
-
 from pages import ROOT, blocks, run_console
 
 README = (ROOT / "README.md").read_text()

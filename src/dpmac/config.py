@@ -47,7 +47,7 @@ def check_choice(name: str, value: object, choices: Any) -> None:
 
 @dataclass(frozen=True)
 class Channel:
-    """What leaves an agent, apart from the amount of noise: static in a compiled program, read by the accountant."""
+    """What leaves an agent, apart from the noise scale: static in a compiled program, read by the accountant."""
 
     mechanism: str = "gaussian"
     """gaussian: a vector of at most `clip_norm`, plus noise. response: one of `symbols` integers through randomised
@@ -112,7 +112,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Release:
-    """A channel at one noise level over an episode: what `privacy.accounting` puts a price on.
+    """A channel at one noise scale over an episode: what `privacy.accounting` puts a price on.
 
     Neighbours are two inputs of one agent with everything else the same. `message`: the two make one single message.
     `episode`: they make all messages of an episode.
@@ -200,9 +200,9 @@ class NetworkConfig:
     """d, numbers in a message."""
     recurrent_actor: bool = True
     aware: bool = False
-    """Whether receivers are told the channel's noise and read messages as posteriors, which costs no privacy."""
+    """Whether receivers know the channel's noise scale and decode messages as posteriors, which costs no privacy."""
     products: int = 0
-    """Products of what an agent sees with what it heard that enter its actor beside both; 0: none."""
+    """Products of the observation with the aggregated message that enter its actor beside both; 0: none."""
     entry_layer: bool = False
     """Whether actors have a layer before the recurrent one."""
     share_parameters: bool = False
@@ -265,8 +265,8 @@ class RunConfig:
     anneal_share: float = 0.6
     """Share of the run over which it does."""
     mix: int = 1
-    """Above 1, training draws a noise level for each episode, out of so many from `anneal_from` down to the budget,
-    instead of annealing: with receivers that are told the level, one team then serves all budgets between."""
+    """Above 1, training draws a noise scale for each episode, out of so many from `anneal_from` down to the budget,
+    instead of annealing: with receivers that know the scale, one team then serves all budgets between."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", RENAMED_METHODS.get(self.method, self.method))

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 
-from dpmac.cli import demo, main
+from dpmac.analysis import demo
+from dpmac.cli import main
 
 
 def test_what_came_of_it_is_shown_kept_and_never_called_better_than_it_is(tmp_path, capsys, monkeypatch):

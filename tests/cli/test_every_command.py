@@ -4,10 +4,10 @@ import json
 import shlex
 
 import pytest
+from pages import made_small
 
 from dpmac import cli
 from dpmac.experiments import FIGURES
-from pages import made_small
 
 BUDGET = "--delta 1e-4 --unit episode --horizon 25 --copies 1 --clip-norm 0.5"
 LINES: list[tuple[str, str]] = [

@@ -2,9 +2,9 @@
 
 import math
 
+import made
 import pytest
 
-import made
 from dpmac import experiments
 from dpmac.experiments import Cell
 from dpmac.figures import catalogue, claims

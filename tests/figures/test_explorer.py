@@ -3,11 +3,11 @@
 import dataclasses
 import re
 
+import made
 import numpy as np
 import pytest
-
-import made
 from browsing import Page
+
 from dpmac import experiments, privacy
 from dpmac.config import Channel, Release
 from dpmac.experiments import Cell

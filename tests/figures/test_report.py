@@ -2,10 +2,10 @@
 
 import re
 
-import pytest
-
 import made
+import pytest
 from browsing import Page
+
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.experiments import FIGURES

@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from pages import DOCS, play
 
 from dpmac.cli import main
 from dpmac.games import assumptions, families, markov, rounds
 from dpmac.games.markov import MarkovGame, Region
 from dpmac.games.statements import conclude
-from pages import DOCS, play
 
 PAGE = DOCS / "games.md"
 

@@ -177,20 +177,6 @@ def test_explain_refuses_messages_without_numbers():
         privacy.explain(Budget((1.0,)), Channel(), 25, size=0)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "response"])
-def test_plot_is_drawn(tmp_path, mechanism):
-    path = tmp_path / "explain.svg"
-    privacy.report.plot(str(path), Budget((1.0,)), Channel(mechanism, period=5), 10)
-    text = path.read_text()
-    assert len(text) > 10_000
-    assert "<svg" in text
-
-
-def test_plot_names_the_formats_it_knows(tmp_path):
-    with pytest.raises(BadInput, match=r"\.png, \.svg, \.pdf"):
-        privacy.report.plot(str(tmp_path / "explain.docx"), Budget((1.0,)), Channel(), 10)
-
-
 def test_release_and_channel_come_from_one_source():
     assert privacy.Release is Release
     assert privacy.Channel is Channel

@@ -2,10 +2,10 @@
 
 import gzip
 
+import made
 import numpy as np
 import pytest
 
-import made
 from dpmac.config import BadInput
 from dpmac.experiments import Cell
 from dpmac.results import records

@@ -1,5 +1,6 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
+import itertools
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +12,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpmac.config import RunConfig
+from dpmac import tasks
+from dpmac.agents import protocol
+from dpmac.config import Budget, Channel, RunConfig, Training
 from dpmac.runner import devices, noise, population, train
 from dpmac.runner.train import Program
 
 MATRIX = 4096
+RELEASED_SECONDS = {"cn": 1.15, "ccn": 0.71, "pp": 4.9}
+"""One update of all agents and one episode in the authors' published code, on two cores."""
 
 
 class Prepared(NamedTuple):
@@ -126,3 +131,53 @@ def peak_bytes() -> int:
     if stats and "peak_bytes_in_use" in stats:
         return int(stats["peak_bytes_in_use"])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def compare(
+    kinds: Sequence[tuple[str, str, int]],
+    episodes: int,
+    iterations: int,
+    repeats: int,
+    parts: bool,
+    progress: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """This machine, and a row for each kind (task, method, runs side by side), which `progress` gets as well.
+
+    Kinds of a task stand together and are timed in turns. With `parts`, also the times of the parts of an iteration.
+    """
+    rate, rows = matrix_rate(), []
+    prepared = prepare([config_of(*kind, episodes) for kind in kinds])
+    for task, group in itertools.groupby(zip(kinds, prepared, strict=True), lambda pair: pair[0][0]):
+        names, items = zip(*group, strict=True)
+        for (_, method, runs), item, seconds in zip(names, items, measure(items, iterations, repeats), strict=True):
+            row: dict[str, Any] = {
+                "task": task,
+                "method": method,
+                "runs": runs,
+                "ms_per_update": 1e3 * seconds,
+                "updates_per_second": runs / seconds,
+                "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
+                "compile_seconds": item.compile_seconds,
+                "matrix_share": runs * operations(item.program) / seconds / rate,
+                "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
+            }
+            if parts:
+                row["parts_ms"] = {name: 1e3 * value for name, value in breakdown(item.config, repeats).items()}
+            rows.append(row)
+            progress(row)
+    return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": peak_bytes(), "rows": rows}
+
+
+def config_of(task: str, method: str, runs: int, episodes: int) -> RunConfig:
+    """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does."""
+    found = protocol.find(method)
+    channel, budget = Channel(place=found.private_at), Budget((10.0,)) if found.speaks else Budget()
+    steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
+    return RunConfig(
+        task,
+        method,
+        channel=channel,
+        budgets=(budget,),
+        seeds=tuple(range(runs)),
+        training=Training(steps=steps, episodes=episodes),
+    )

@@ -1,4 +1,7 @@
-"""Films of trained teams: an episode with its messages, as it is and as it would be without noise, side by side."""
+"""Films of trained teams: an episode with its messages, as it is and as it would be without noise, side by side.
+
+And of a task alone, played by a reference policy.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -18,8 +21,8 @@ from dpmac.privacy import mechanisms
 from dpmac.runner import population, train
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
-from dpmac.tasks import render
-from dpmac.tasks.base import Scene
+from dpmac.tasks import references, render
+from dpmac.tasks.base import Scene, Task
 
 HELD = 0.2
 """How strong an old message is drawn, which receivers still hold, beside one that has just been sent."""
@@ -127,3 +130,17 @@ def save(
     if loaded.runs[index].budget.private:
         panels.insert(0, panel(loaded.program, team, scale, key, describe(loaded, index)))
     return render.save_film(frames(panels, size), out, fps)
+
+
+def save_scripted(task: Task, seed: int, path: Path) -> None:
+    """Film one episode of a task without a team: scripted if it has a script, random otherwise."""
+    policy = references.policies(task)[-1]
+    states, rewards = references.play(task, policy, jax.random.key(seed))
+    scenes = [task.scene(state) for state in references.states_of(states)]
+    earned = [0.0, *rewards.mean(axis=1).cumsum().tolist()]
+    extent = render.extent_of(scenes)
+    captions = [f"{task.name}, {policy}   step {t}   return {total:.1f}" for t, total in enumerate(earned)]
+    frames = [
+        render.render(scene, extent=extent, caption=caption) for scene, caption in zip(scenes, captions, strict=True)
+    ]
+    render.save_film(frames, path)

@@ -191,7 +191,7 @@ def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def informed_return(task: Task, epsilon: float, episodes: int) -> dict[str, float] | None:
-    """What agents earn on the common starts who are told through randomised response at ε and lose nothing of it."""
+    """What agents earn on the common starts if they are informed through randomised response at ε and lose nothing."""
     if not references.is_informed(task):
         return None
     earned = references.informed_returns(
@@ -203,7 +203,7 @@ def informed_return(task: Task, epsilon: float, episodes: int) -> dict[str, floa
 
 
 def limit_of(task: Task, episodes: int) -> list[dict[str, float]]:
-    """The limit over ε, on the same starts and with the same chance everywhere; nothing where the task has none."""
+    """The limit over ε, on the same starts with the same noise draws everywhere; nothing where the task has none."""
     return [point for epsilon in CURVE if (point := informed_return(task, float(epsilon), episodes))]
 
 

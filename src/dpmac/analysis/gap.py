@@ -1,7 +1,7 @@
 """Where a team that speaks in symbols loses what its channel could carry: in what is said, or in what is made of it.
 
 How often is the symbol right? That is the sender's part. What is earned when no symbol is flipped, and what by agents
-who would believe exactly what they are told? What lies between is the receiver's part.
+who are Bayes-optimal receivers? What lies between is the receiver's part.
 """
 
 from functools import partial
@@ -70,7 +70,7 @@ def gaps(loaded: Loaded, episodes: int = EPISODES) -> list[dict[str, Any] | None
     bits, right: what the first symbol tells before any flip, and how often it names the secret by the best fixed code.
     right_after: the same as it left. right_in_view: how often one who sees what the others see can name the secret
     from the symbol before any flip, for a code may depend on the scene. return_on, return_off: with the channel's flips
-    and without, receivers being told the same noise.
+    and without, receivers knowing the same noise scale.
     """
     if not applies(loaded):
         return [None] * len(loaded.runs)

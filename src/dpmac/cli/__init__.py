@@ -17,7 +17,7 @@ T = TypeVar("T")
 COMMANDS = {
     "tasks": "sizes, horizon, reward unit, return of a random and of a scripted policy",
     "train": "train a team for every budget and seed",
-    "resume": "go on where a run stopped, to the same bits",
+    "resume": "go on where a run stopped; the result is bit-identical",
     "evaluate": "returns of a trained run on common starts",
     "watch": "a film of an episode with its messages",
     "privacy": "calibrate, account, audit, eavesdrop, explain, ledger",

@@ -1,7 +1,5 @@
 """`dpmac evaluate`: returns of trained teams on starts that are the same for all, at their own budget or another."""
 
-import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import AccountantName, Budget, RunConfig, Unit, require
+from dpmac.config import AccountantName, Unit, require
 
 if TYPE_CHECKING:
     from dpmac.runner.population import Loaded
@@ -37,16 +35,6 @@ class Evaluate:
     json: bool = False
     """Print the result as JSON."""
 
-    def budgets(self, config: RunConfig) -> list[Budget]:
-        """Budgets to evaluate every team at; none for each team's own."""
-        changes = {name: getattr(self, name) for name in ("delta", "unit", "accountant")}
-        changes = {name: value for name, value in changes.items() if value is not None}
-        require(
-            bool(self.epsilon) or not changes, f"--{next(iter(changes), '')} describes --epsilon, which is not given"
-        )
-        like = next((budget for budget in config.budgets if budget.private), config.budgets[0])
-        return [dataclasses.replace(like, epsilon=Budget.parse(text).epsilon, **changes) for text in self.epsilon]
-
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Evaluate, argv, "dpmac evaluate", "dpmac evaluate runs/ccn --epsilon 1 inf")
@@ -54,47 +42,15 @@ def run(argv: Sequence[str]) -> None:
         options.episodes is None or options.episodes >= 2,
         f"episodes must be a whole number from 2, not {options.episodes}",
     )
-    from dpmac import tasks
+    from dpmac.analysis import evaluate
     from dpmac.cli import progress
     from dpmac.runner import population
 
     progress.use_cache()
     loaded = population.load(options.folder)
-    budgets = options.budgets(loaded.config)
-    if budgets:
-        population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
-    episodes = options.episodes or (256 if tasks.abilities(loaded.program.task).at_once else 4096)
-    rows = [score(loaded, index, budget, episodes) for budget in budgets or [None] for index in range(len(loaded.runs))]
+    changes = {name: getattr(options, name) for name in ("delta", "unit", "accountant")}
+    rows = evaluate.rows_of(loaded, options.episodes, options.epsilon, changes)
     emit(rows, options.json, lambda: table(options.folder, loaded, rows))
-
-
-def score(loaded: "Loaded", index: int, other: Budget | None, episodes: int) -> dict[str, Any]:
-    """What one team earns, at its own budget or at another one."""
-    import jax
-    import numpy as np
-
-    from dpmac.results import stats
-    from dpmac.runner import noise, population
-
-    run = loaded.runs[index]
-    budget = other or run.budget
-    scale = noise.scale_of(loaded.config, loaded.program, budget)
-    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.teams)
-    one = jax.tree.map(lambda leaf: leaf[None], scale)
-    returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
-    margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)
-    return {
-        "return_mean": float(returns.mean()),
-        "return_ci95": [float(returns.mean() - margin), float(returns.mean() + margin)],
-        "return_iqm": stats.iqm(returns),
-        "reward_unit": loaded.program.task.reward_unit,
-        "episodes": episodes,
-        "epsilon": budget.label if other else run.label,
-        "trained_epsilon": run.label,
-        "seed": run.seed,
-        "step": loaded.step,
-        "noise": scale.value.tolist(),
-    }
 
 
 def table(folder: Path, loaded: "Loaded", rows: list[dict[str, Any]]) -> str:

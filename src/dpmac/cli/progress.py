@@ -1,13 +1,11 @@
-"""What a person sees of a run while it trains, and where else its numbers go."""
+"""What a person sees of a run while it trains."""
 
-import importlib.util
 import os
 import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +14,7 @@ from rich.table import Table
 
 from dpmac.config import require
 from dpmac.results import store
-from dpmac.results.store import Metric
-
-Logger = Callable[[list[Metric]], None]
+from dpmac.results.loggers import Logger
 
 
 def use_cache() -> None:
@@ -132,85 +128,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def loggers(folder: Path, tensorboard: bool, wandb: bool) -> list[Logger]:
-    """Where numbers go besides metrics.csv; a failure there is told once and never stops training."""
-    wanted = {
-        "tensorboard": ("tensorboardX", "TensorBoard", tensorboard),
-        "wandb": ("wandb", "Weights & Biases", wandb),
-    }
-    makers = {"tensorboard": to_tensorboard, "wandb": to_wandb}
-    found = []
-    for extra, (module, name, asked) in wanted.items():
-        if asked:
-            there = importlib.util.find_spec(module) is not None
-            require(there, f"--{extra} needs the extra: pip install 'dpmac[{extra}]'")
-            found.append(forgiving(name, partial(makers[extra], folder)))
-    return found
-
-
-def to_tensorboard(folder: Path) -> Logger:
-    from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
-
-    writer = SummaryWriter(str(folder / "events"))
-
-    def log(rows: list[Metric]) -> None:
-        for row in rows:
-            writer.add_scalar(f"{row.name}/epsilon-{row.budget}/seed-{row.seed}", row.value, row.step)
-        writer.flush()
-
-    return log
-
-
-def to_wandb(folder: Path) -> Logger:
-    import wandb  # pyright: ignore[reportMissingImports]
-
-    wandb.init(project="dpmac", name=folder.name, dir=str(folder))
-
-    def log(rows: list[Metric]) -> None:
-        values = {f"{row.name}/epsilon-{row.budget}/seed-{row.seed}": row.value for row in rows}
-        wandb.log(values, step=rows[0].step)
-
-    return log
-
-
-def forgiving(name: str, make: Callable[[], Logger]) -> Logger:
-    """A logger, made when it is first used, whose first failure is told and ends it."""
-    log, alive = None, True
-
-    def attempt(rows: list[Metric]) -> None:
-        nonlocal log, alive
-        if alive:
-            try:
-                log = log or make()
-                log(rows)
-            except (Exception, SystemExit) as error:  # whatever a service does must not stop training
-                alive = False
-                print(f"warning: {name} failed and is left alone from here on: {error}", file=sys.stderr)
-
-    return attempt
-
-
-def summary(folder: Path, unit: str) -> dict[str, Any]:
-    """What a finished command says of a run: returns by budget and what the privacy claim is worth."""
-    rows = [row for row in store.read_metrics(folder) if row.name == "return"]
-    last = max((row.step for row in rows), default=0)
-    claims = store.read_json(folder / "privacy.json")["claims"]
-    budgets = []
-    for label, entries in claims.items():
-        final = [row.value for row in rows if row.budget == label and row.step == last]
-        budgets.append(
-            {
-                "epsilon": label,
-                "return_mean": sum(final) / max(len(final), 1),
-                "returns": final,
-                "valid": all(entry["valid"] for entry in entries),
-                "exact_epsilon_episode": max((float(e["exact_epsilon_episode"]) for e in entries), default=0.0),
-                "unit": entries[0]["unit"] if entries else None,
-            }
-        )
-    return {"folder": str(folder), "step": last, "reward_unit": unit, "budgets": budgets}
 
 
 def table(summary: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`dpmac resume`: go on where a run stopped, to the same bits."""
+"""`dpmac resume`: go on where a run stopped; the result is bit-identical."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on where a run stopped. A run that was not interrupted would have ended with the same bits."""
+    """Go on where a run stopped. The result is bit-identical to that of a run without interruption."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
@@ -28,7 +28,7 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.results import store
+    from dpmac.results import store, summary
     from dpmac.runner import population
 
     progress.check_seconds(options.checkpoint_seconds)
@@ -37,5 +37,5 @@ def run(argv: Sequence[str]) -> None:
     program = population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)
     progress.follow(options.folder, pieces, options.quiet or options.json, [], options.verbose)
-    summary = progress.summary(options.folder, program.task.reward_unit)
-    emit(summary, options.json, lambda: progress.table(summary))
+    found = summary.summary(options.folder, program.task.reward_unit)
+    emit(found, options.json, lambda: progress.table(found))

@@ -1,6 +1,5 @@
 """`dpmac tasks`."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,24 +41,15 @@ def run(argv: Sequence[str]) -> None:
     chosen = options.names or tuple(tasks.names())
     settings = plugins.settings(options.set)
     found = [tasks.make(name, **settings) for name in chosen]
-    rows = [describe(name, task, options) for name, task in zip(chosen, found, strict=True)]
+    rows = [
+        {"name": name, **tasks.described(task, options.seed, options.episodes)}
+        for name, task in zip(chosen, found, strict=True)
+    ]
     if options.film:
-        film(found[0], options.seed, options.film)
+        from dpmac.analysis import film
+
+        film.save_scripted(found[0], options.seed, options.film)
     cli.emit(rows, options.json, lambda: table(rows) + (f"\nfilm: {options.film}" if options.film else ""))
-
-
-def describe(name: str, task: Any, options: Options) -> dict[str, Any]:
-    """A task in plain data."""
-    import jax
-
-    from dpmac import tasks
-
-    earned = tasks.reference_returns(task, jax.random.key(options.seed), options.episodes)
-    sizes = {key: getattr(task, key) for key in (*SIZES, "reward_unit")}
-    returns = {policy: {"return_mean": mean, "return_se": error} for policy, (mean, error) in earned.items()}
-    settings = dataclasses.asdict(task)
-    episodes = min(options.episodes, tasks.abilities(task).reference_episodes or options.episodes)
-    return {"name": name, **sizes, **returns, "episodes": episodes, "options": settings}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -76,21 +66,3 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def worth(earned: dict[str, float]) -> str:
     return f"{earned['return_mean']:.2f} ± {earned['return_se']:.2f}"
-
-
-def film(task: Any, seed: int, path: Path) -> None:
-    """One scripted episode, as an animation."""
-    import jax
-
-    from dpmac.tasks import references, render
-
-    policy = references.policies(task)[-1]
-    states, rewards = references.play(task, policy, jax.random.key(seed))
-    scenes = [task.scene(state) for state in references.states_of(states)]
-    earned = [0.0, *rewards.mean(axis=1).cumsum().tolist()]
-    extent = render.extent_of(scenes)
-    captions = [f"{task.name}, {policy}   step {t}   return {total:.1f}" for t, total in enumerate(earned)]
-    frames = [
-        render.render(scene, extent=extent, caption=caption) for scene, caption in zip(scenes, captions, strict=True)
-    ]
-    render.save_film(frames, path)

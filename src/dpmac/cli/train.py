@@ -39,8 +39,8 @@ class Train:
     method: str = "dpmac"
     """Method, the way to communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
     learner: str = RunConfig.learner
-    """Learner, what trains: maddpg, or your own as package.module:Class. Its settings are a group of their own below.
-    """
+    """Learner, what trains: maddpg, mappo, pathwise, or your own as package.module:Class. Its settings are a group of
+    their own below."""
     epsilon: tuple[str, ...] = ("inf",)
     """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
     delta: float = 1e-4
@@ -80,7 +80,7 @@ class Train:
     mix: int = 1
     """Above 1: draw each episode's noise out of so many levels from --anneal-from down to the budget, do not anneal."""
     aware: bool = False
-    """Receivers are told the channel's noise and read messages as posteriors."""
+    """Receivers know the channel's noise scale and decode messages as posteriors."""
     hidden: int = 128
     """Width of actors, and of what the learner has beside them."""
     message_hidden: int = 32
@@ -90,7 +90,7 @@ class Train:
     feedforward_actor: bool = False
     """Actors without a hidden state."""
     products: int = 0
-    """Products of what an agent sees with what it heard that enter its actor beside both."""
+    """Products of the observation with the aggregated message that enter its actor beside both."""
     entry_layer: bool = False
     """Actors with a layer before the recurrent one."""
     share_parameters: bool = False
@@ -199,13 +199,14 @@ def run(argv: Sequence[str]) -> None:
     options = parse(cls, argv, "dpmac train", EXAMPLE)
     config = options.config(to_json(getattr(options, group)))
     from dpmac.cli import progress
+    from dpmac.results import loggers, summary
     from dpmac.runner import population
 
     progress.use_cache()
-    logs = progress.loggers(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
+    logs = loggers.chosen(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
     program = population.create(options.out, config)
     progress.warn(options.out, program.task)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
-    summary = progress.summary(options.out, program.task.reward_unit)
-    emit(summary, options.json, lambda: progress.table(summary))
+    found = summary.summary(options.out, program.task.reward_unit)
+    emit(found, options.json, lambda: progress.table(found))

@@ -34,11 +34,11 @@ from dpmac.results.stats import Estimate
 Verdict = Literal["holds", "contradicted", "undecided", "not tested"]
 
 MARGIN = 0.03
-"""δ: a difference that is worth a word, and the margin of equivalence."""
+"""δ: the equivalence margin."""
 LARGE = 0.10
 """Δ: what "a large margin" and "serious" mean."""
 SPREAD = float(np.log2(1.25))
-"""A change of the learned standard deviation that is worth a word."""
+"""The smallest change of the learned standard deviation that counts."""
 LITTLE = 0.25
 """Share of MADDPG's gain over the random policy up to which a team "nearly fails to learn"."""
 

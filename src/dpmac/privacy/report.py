@@ -1,11 +1,10 @@
 """What the paper would claim for a budget, and what is true, side by side."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpmac.config import AccountantName, Budget, Channel, require
+from dpmac.config import Budget, Channel, require
 from dpmac.privacy import limits, mechanisms, statement, theorem
 
 
@@ -45,48 +44,8 @@ def consequences(budget: Budget, channel: Channel, horizon: int, size: int) -> d
     }
 
 
-PANELS = {
-    "noise": "noise scale",
-    "exact_epsilon_message": "exact ε of one message",
-    "exact_epsilon_episode": "exact ε of an episode",
-    "signal_to_noise": "signal-to-noise ratio",
-    "bits_per_episode": "bits per episode, at most",
-    "eavesdropper_accuracy": "eavesdropper's accuracy",
-}
-FORMATS = (".png", ".svg", ".pdf")
-
-
 def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 8) -> None:
-    """Draw what `explain` says over ε, from 0.01 to 30, into a file whose name says the format."""
-    require(Path(path).suffix in FORMATS, f"the plot's file must end in {', '.join(FORMATS)}, not {path}")
-    import matplotlib
+    """Draw what `explain` says over ε into a file: `figures.privacy.plot`, where it lives now."""
+    from dpmac.figures import privacy
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    grid = np.geomspace(0.01, 30, 25)
-    kinds: dict[AccountantName, str] = {"paper": "C1--", "exact": "C0-"}
-    mechanism = mechanisms.of(channel)
-    if not mechanism.paper:
-        del kinds["paper"]
-    told = {
-        kind: [consequences(Budget((float(e),), budget.delta, budget.unit, kind), channel, horizon, size) for e in grid]
-        for kind in kinds
-    }
-    figure, axes = pyplot.subplots(2, 3, figsize=(12, 6.5), layout="constrained")
-    for axis, (name, title) in zip(axes.ravel(), PANELS.items(), strict=True):
-        for kind, style in kinds.items():
-            axis.plot(grid, [item[name] for item in told[kind]], style, label=kind)
-        if name == "eavesdropper_accuracy":
-            axis.plot(grid, [item["limit_accuracy"] for item in told["exact"]], "k:", label="limit at the exact ε")
-            axis.axhline(1 / channel.symbols, color="0.7", linewidth=1, label="chance")
-        elif not mechanism.share or name != "noise":
-            axis.set_yscale("log")
-        if name.startswith("exact"):
-            axis.plot(grid, grid, "0.7", linewidth=1, label="claimed")
-        axis.set(xscale="log", xlabel=f"ε of the budget ({budget.unit})", title=title)
-    for place in (0, 5):
-        axes.ravel()[place].legend(fontsize="small")
-    figure.suptitle(f"{channel.mechanism} channel, T = {horizon}, C = {channel.clip_norm:g}, δ = {budget.delta:g}")
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    privacy.plot(path, budget, channel, horizon, size)

@@ -40,7 +40,7 @@ def half_of_the_cores() -> int:
 
 
 def side_by_side(program: Program, runs: int, most: int) -> int:
-    """How many runs to train at once: at most so many (0: what fits in carry), in groups of about the same size."""
+    """How many runs to train at once: at most so many (0: what fits in memory), in groups of about the same size."""
     fit = max(1, available_bytes() // bytes_per_run(program)) * jax.local_device_count()
     return math.ceil(runs / math.ceil(runs / min(most or fit, fit, runs)))
 

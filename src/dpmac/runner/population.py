@@ -1,7 +1,7 @@
 """Many runs as one compiled program: every budget and every seed of a configuration, side by side.
 
 The Python loop is out here, over evaluations: progress, metrics, checkpoints and annealed budgets need no callbacks
-from compiled code. A population that does not fit in carry is split into groups, which are trained one after another.
+from compiled code. A population that does not fit in memory is split into groups, which are trained one after another.
 """
 
 import time

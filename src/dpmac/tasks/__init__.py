@@ -14,7 +14,7 @@ from dpmac.tasks.base import (
     names,
     register,
 )
-from dpmac.tasks.references import reference_returns
+from dpmac.tasks.references import described, reference_returns
 
 __all__ = [
     "REGISTRY",
@@ -24,6 +24,7 @@ __all__ = [
     "State",
     "Task",
     "abilities",
+    "described",
     "each_episode",
     "find",
     "make",

@@ -1,7 +1,8 @@
 """Reference policies and what they earn: the two lines that a learning curve lies between."""
 
+import dataclasses
 from functools import partial
-from typing import Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, cast
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,16 @@ def reference_returns(task: Task, key: jax.Array, episodes: int = 1000) -> dict[
         sample = np.asarray(returns(task, policy, key, episodes), np.float64)
         found[policy] = (float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(episodes)))
     return found
+
+
+def described(task: Task, seed: int, episodes: int) -> dict[str, Any]:
+    """A task as plain data: sizes, reward unit, what reference policies earn over so many episodes, and options."""
+    earned = reference_returns(task, jax.random.key(seed), episodes)
+    sizes = ("agents", "actions", "observation_size", "horizon", "reward_unit")
+    returns = {policy: {"return_mean": mean, "return_se": error} for policy, (mean, error) in earned.items()}
+    count = min(episodes, abilities(task).reference_episodes or episodes)
+    settings = dataclasses.asdict(cast(Any, task))
+    return {key: getattr(task, key) for key in sizes} | returns | {"episodes": count, "options": settings}
 
 
 def is_informed(task: Task) -> TypeGuard[Informed]:

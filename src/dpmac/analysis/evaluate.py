@@ -1,0 +1,82 @@
+"""Returns of trained teams on starts that are the same for all, at their own budget or another."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmac import tasks
+from dpmac.config import AccountantName, Budget, RunConfig, Unit, require
+from dpmac.results import stats
+from dpmac.runner import noise, population
+from dpmac.runner.population import Loaded
+
+
+def evaluate(
+    folder: str | PathLike[str],
+    episodes: int | None = None,
+    epsilon: Sequence[str | float] | str | float = (),
+    delta: float | None = None,
+    unit: Unit | None = None,
+    accountant: AccountantName | None = None,
+) -> list[dict[str, Any]]:
+    """Play greedy episodes with every team of a run, and return one dict for each team, as `dpmac evaluate --json`
+    prints it.
+
+    The starts are the same for all teams and all runs of a task. By default each plays 4096 episodes, or 256 in an
+    environment on the host. With `epsilon`, one budget or several of them (1, "inf", or "1:0.1:inf" with one for each
+    agent), all teams are evaluated at these instead of their own; `delta`, `unit` and `accountant` describe them and
+    are the run's by default.
+    """
+    given = [epsilon] if isinstance(epsilon, str | float | int) else epsilon
+    changes = {"delta": delta, "unit": unit, "accountant": accountant}
+    return rows_of(population.load(Path(folder)), episodes, [str(each) for each in given], changes)
+
+
+def rows_of(
+    loaded: Loaded, episodes: int | None, epsilon: Sequence[str], changes: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """`evaluate` for a population that is loaded."""
+    require(episodes is None or episodes >= 2, f"episodes must be a whole number from 2, not {episodes}")
+    budgets = budgets_of(loaded.config, epsilon, changes)
+    if budgets:
+        population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
+    count = episodes or (256 if tasks.abilities(loaded.program.task).at_once else 4096)
+    return [score(loaded, index, budget, count) for budget in budgets or [None] for index in range(len(loaded.runs))]
+
+
+def budgets_of(config: RunConfig, epsilon: Sequence[str], changes: dict[str, Any]) -> list[Budget]:
+    """Budgets to evaluate every team at, like the run's private one but for the changes that are not None; none for
+    each team's own."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    require(bool(epsilon) or not given, f"--{next(iter(given), '')} describes --epsilon, which is not given")
+    like = next((budget for budget in config.budgets if budget.private), config.budgets[0])
+    return [dataclasses.replace(like, epsilon=Budget.parse(text).epsilon, **given) for text in epsilon]
+
+
+def score(loaded: Loaded, index: int, other: Budget | None, episodes: int) -> dict[str, Any]:
+    """What one team earns, at its own budget or at another one."""
+    run = loaded.runs[index]
+    budget = other or run.budget
+    scale = noise.scale_of(loaded.config, loaded.program, budget)
+    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.teams)
+    one = jax.tree.map(lambda leaf: leaf[None], scale)
+    returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
+    margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)
+    return {
+        "return_mean": float(returns.mean()),
+        "return_ci95": [float(returns.mean() - margin), float(returns.mean() + margin)],
+        "return_iqm": stats.iqm(returns),
+        "reward_unit": loaded.program.task.reward_unit,
+        "episodes": episodes,
+        "epsilon": budget.label if other else run.label,
+        "trained_epsilon": run.label,
+        "seed": run.seed,
+        "step": loaded.step,
+        "noise": scale.value.tolist(),
+    }

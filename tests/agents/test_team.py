@@ -41,7 +41,8 @@ def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=
 
 @partial(jax.jit, static_argnums=0)
 def play_all(task, team, scale, *given):
-    return jax.vmap(lambda *each: play(task, team, False, False, scale, Randomness(*each)))(*given)
+    nothing = jnp.zeros((team.uses, team.agents, 0))
+    return jax.vmap(lambda *each: play(task, team, False, False, None, scale, Randomness(*each, nothing)))(*given)
 
 
 def record(team, scale, seed=0, episodes=EPISODES):

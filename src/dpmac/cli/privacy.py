@@ -320,7 +320,9 @@ def explain(argv: Sequence[str]) -> None:
     require(options.neighbours == "inputs", "explain is about all inputs: --neighbours inputs")
     told = privacy.explain(options.budget, options.channel, options.horizon, options.size)
     if options.plot:
-        privacy.report.plot(options.plot, options.budget, options.channel, options.horizon, options.size)
+        from dpmac.figures import privacy as drawing
+
+        drawing.plot(options.plot, options.budget, options.channel, options.horizon, options.size)
     cli.emit(told, options.json, lambda: side_by_side(told))
 
 

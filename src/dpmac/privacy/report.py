@@ -42,10 +42,3 @@ def consequences(budget: Budget, channel: Channel, horizon: int, size: int) -> d
         "eavesdropper_accuracy": limits.eavesdropper_accuracy(channel, noise, horizon),
         "limit_accuracy": limits.private_accuracy(entry["exact_epsilon_episode"], budget.delta, channel.symbols),
     }
-
-
-def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 8) -> None:
-    """Draw what `explain` says over ε into a file: `figures.privacy.plot`, where it lives now."""
-    from dpmac.figures import privacy
-
-    privacy.plot(path, budget, channel, horizon, size)

@@ -15,9 +15,8 @@ from scipy.stats import chisquare
 from dpmac import privacy
 from dpmac.agents.mechanisms import mechanism, noise_scale
 from dpmac.config import BadInput, Channel, Release
-from dpmac.deploy.channel import Entropy
+from dpmac.privacy import Entropy, mechanisms
 from dpmac.privacy import loss as losses
-from dpmac.privacy import mechanisms
 
 DELTA = 1e-4
 EIGHT = Channel("subset", symbols=8, period=0)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpmac.config import Release, require
-from dpmac.privacy import accounting, audit, checks, limits
+from dpmac.privacy import accounting, audit, checks, discrete, limits
 from dpmac.privacy import loss as losses
 from dpmac.privacy.loss import Shift
 from dpmac.privacy.mechanisms.base import Mechanism, Source, finite
@@ -20,6 +20,8 @@ from dpmac.privacy.mechanisms.base import Mechanism, Source, finite
 SAFETY = accounting.SAFETY
 MARGIN = 2.0**-20
 """Relative distance that clipped messages keep from C, for the rounding of float32."""
+ROOM = 2**30
+"""Noise in steps stays below it, and messages below 2²⁶, so that their sum is an int32."""
 LEAST, MOST = -110, 90
 """Exponents of grids that float32 has room for."""
 
@@ -57,11 +59,16 @@ def grid_exponent(clip_norm: float, sigma: float) -> int:
 
 
 def integer_noise(source: Source, deviation: float, count: int) -> np.ndarray:
-    """Noise of a deployed message: so many whole numbers (count,) of this standard deviation, as int32.
+    """Noise of deployed messages: so many exact draws (count,) of the discrete Gaussian N_Z(0, σ²) as int32.
 
-    Normal numbers of 64 random bits each, rounded; they end at 9.15 deviations, which 2⁻⁶⁴ of them would exceed.
+    `deviation` is σ in steps, taken as the rational number that it is; 0: none. All noise scales have at most 2²¹
+    steps, so that a draw that does not fit beside a message is one of 500 σ.
     """
-    return np.rint(deviation * source.normal(count)).astype(np.int32)
+    if deviation == 0:
+        return np.zeros(count, np.int32)
+    drawn = discrete.discrete_gaussian(deviation, count, source.read)
+    require(bool((np.abs(drawn) < ROOM).all()), "a noise draw beyond 2^30 grid steps does not fit; nothing is released")
+    return drawn.astype(np.int32)
 
 
 class Additive(Mechanism):
@@ -174,7 +181,21 @@ class Additive(Mechanism):
     # The release ------------------------------------------------------------------------------------------------------
 
     def draw(self, source: Source, noise: float, size: int) -> np.ndarray:
-        return integer_noise(source, float(self.parameters(noise).deviation), size)
+        return integer_noise(source, self.deviation(noise), size)
+
+    def draws(self, source: Source, noise: float, size: int, count: int) -> np.ndarray:
+        return self.draw(source, noise, size * count).reshape(count, size)
+
+    def deviation(self, noise: float) -> float:
+        """σ in steps of its grid, exactly: the grid is a power of two."""
+        return noise / 2.0 ** grid_exponent(self.channel.clip_norm, noise) if noise else 0.0
+
+    def valid(self, released: np.ndarray, noise: float) -> bool:
+        """Finite and on the grid; without noise, finite."""
+        if not super().valid(released, noise):
+            return False
+        steps = np.asarray(released, float) * float(self.parameters(noise).per_unit)
+        return bool((steps == np.rint(steps)).all())
 
     def radius(self) -> float:
         """The largest norm of a message before the noise."""

@@ -112,10 +112,11 @@ class Channel:
 
 @dataclass(frozen=True)
 class Release:
-    """A channel at one noise level over an episode: what `privacy.accounting` puts a price on.
+    """A channel at one noise scale over an episode: what `privacy.accounting` puts a price on.
 
-    Neighbours are two inputs of one agent with everything else the same. `message`: the two make one single message.
-    `episode`: they make all messages of an episode.
+    The price is that of a game. Before each message an adversary picks two inputs of one agent, from all that the agent
+    has released so far; a hidden bit decides which of the two is used. `message`: the two differ before one single
+    message. `episode`: before every message of an episode.
     """
 
     channel: Channel

@@ -268,8 +268,9 @@ class Eavesdrop:
     """Train an eavesdropper on each sender of a run, which hears all messages of an episode as they leave, and let it
     guess the sender's secret in other episodes. Secrets are resampled to be all as likely.
 
-    `cap` is what no eavesdropper can exceed at the noise that the run says it has: where one surely does, the verdict
-    is "violated" and the exit code 1. `cap_of_claim` is the same for the claimed ε, as if it were one of the episode.
+    `cap` bounds from above how often any eavesdropper is right at the noise that the run says it has: where one surely
+    exceeds it, the verdict is "violated" and the exit code 1. For two secrets it can be reached, for more the best may
+    stay below. `cap_of_claim` is the same for the claimed ε, as if it were one of the episode.
     """
 
     folder: tyro.conf.Positional[Path]

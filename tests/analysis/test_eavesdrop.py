@@ -292,3 +292,14 @@ def test_silence_cannot_be_overheard():
     silent: Any = Loaded(config, population.check(config), [], None, None, 0)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="sends nothing"):
         eavesdrop.eavesdrop(silent)
+
+
+@pytest.mark.parametrize("channel", [ONCE, Channel()], ids=["response", "gaussian"])
+def test_what_deployed_agents_release_can_be_overheard_as_far_as_the_cap(channel):
+    """The eavesdropper hears the same through the measurement, within what is possible."""
+    (entries,) = eavesdrop.eavesdrop(loud(channel, Budget((3.0,))), EPISODES, path="both", deployed_episodes=1500)
+    by_path = {path: [entry for entry in entries if entry["path"] == path] for path in ("simulated", "deployed")}
+    for simulated, deployed in zip(by_path["simulated"], by_path["deployed"], strict=True):
+        assert deployed["verdict"] == "within"
+        assert deployed["accuracy"] == pytest.approx(simulated["accuracy"], abs=0.1)
+        assert deployed["accuracy"] > deployed["chance"] + 0.05

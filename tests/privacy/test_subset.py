@@ -185,7 +185,7 @@ def test_every_subset_leaves_as_often_as_it_should(side, count, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_audit_of_the_shipped_channel_comes_close_to_epsilon_and_stays_below(epsilon):
-    from dpmac.cli.privacy import shipped
+    from dpmac.analysis.audit import shipped
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, epsilon, DELTA))
     canary = privacy.canary(release)
@@ -195,7 +195,7 @@ def test_audit_of_the_shipped_channel_comes_close_to_epsilon_and_stays_below(eps
 
 
 def test_a_claim_of_half_the_epsilon_is_refuted():
-    from dpmac.cli.privacy import shipped
+    from dpmac.analysis.audit import shipped
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, 1.0, DELTA))
     canary = privacy.canary(release)

@@ -172,8 +172,10 @@ class Additive(Mechanism):
         ]
 
     def within_reach(self, sent: np.ndarray) -> checks.Check:
-        """No two messages before the noise are further than Δ = 2C apart: clipping is the last thing before it."""
-        reach, limit = self.reach(sent.reshape(-1, sent.shape[-1]).astype(float))
+        """No two messages of an agent before the noise are further than Δ = 2C apart: clipping is the last thing before
+        it. Agents of different noise have different grids."""
+        rows = np.moveaxis(sent, 2, 0).reshape(sent.shape[2], -1, sent.shape[-1]).astype(float)
+        reach, limit = max(self.reach(own) for own in rows)
         within = float(reach <= limit * (1 + 1e-5))
         return checks.Check("message within clip_norm", within, f"largest {reach:.6g}, limit {limit:.6g}")
 

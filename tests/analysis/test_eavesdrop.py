@@ -260,9 +260,11 @@ def folder(tmp_path_factory):
 
 
 def test_command_gives_an_entry_for_each_sender_with_a_secret(folder, capsys):
-    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400", "--json"]) == 0
+    line = ["privacy", "eavesdrop", str(folder), "--episodes", "400", "--deployed-episodes", "300", "--json"]
+    assert cli.main(line) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [(entry["seed"], entry["agent"]) for entry in entries] == [(0, 0)]  # agent 1 is shown nothing
+    found = [(entry["seed"], entry["agent"], entry["path"]) for entry in entries]
+    assert found == [(0, 0, "simulated"), (0, 0, "deployed")]  # agent 1 is shown nothing
     for entry in entries:
         assert entry["verdict"] == "within"
         assert entry["chance"] == 0.5
@@ -272,7 +274,7 @@ def test_command_gives_an_entry_for_each_sender_with_a_secret(folder, capsys):
 
 def test_a_violation_is_a_failure(folder, capsys, monkeypatch):
     monkeypatch.setattr(privacy.limits, "transcript_accuracy", lambda release, secrets: 0.1)
-    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400"]) == 1
+    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400", "--path", "simulated"]) == 1
     assert "violated" in capsys.readouterr().out
 
 

@@ -82,6 +82,17 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
         assert f'id="{name}"' in reference
 
 
+def test_every_test_that_the_proofs_name_exists():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "privacy-proofs.md").read_text()))
+    written = {
+        found
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for found in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert len(named) > 30
+    assert named <= written, named - written
+
+
 @pytest.mark.parametrize("name", privacy.mechanisms.names())
 def test_every_mechanism_has_a_class_a_price_and_a_twin_for_deployment(name, tmp_path):
     """What the page on extensions asks of a new one."""

@@ -280,7 +280,12 @@ def test_a_violation_is_a_failure(folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["--episodes", "5"], "from 80"), (["--confidence", "1"], "confidence"), (["--step", "9"], "step")],
+    [
+        (["--episodes", "5"], "from 80"),
+        (["--deployed-episodes", "0"], "from 80, not 0"),
+        (["--confidence", "1"], "confidence"),
+        (["--step", "9"], "step"),
+    ],
 )
 def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
     assert cli.main(["privacy", "eavesdrop", str(folder), *arguments]) == 2

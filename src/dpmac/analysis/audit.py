@@ -358,7 +358,7 @@ def audit(
     require(audited > 0, "no agent of this run has a finite budget, so there is no claim to audit")
     paths = paths_of(path, spec)
     each = privacy.family_confidence(audited * len(paths), confidence)
-    counts = {"simulated": episodes, "deployed": deployed_episodes or episodes}
+    counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
     entries = []
     for index, run in enumerate(loaded.runs):
         if not any(noise[index]):

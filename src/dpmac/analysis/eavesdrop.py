@@ -213,7 +213,7 @@ def eavesdrop(
     task, config = loaded.program.task, loaded.config
     require(protocol.find(config.method).speaks, f"method {config.method} sends nothing to overhear")
     require(0 <= step < task.horizon, f"step must lie in [0, {task.horizon}), not {step}")
-    counts = {"simulated": episodes, "deployed": deployed_episodes or episodes}
+    counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
     for count in counts.values():
         require(count >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {count}")
     if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):

@@ -195,6 +195,8 @@ def audit(argv: Sequence[str]) -> None:
     example = "dpmac privacy audit runs/ccn    or    dpmac privacy audit --epsilon 1 --accountant paper"
     options = cli.parse(Audit, argv, "dpmac privacy audit", example)
     check_seed(options.seed)
+    few = options.deployed_episodes
+    require(few >= 50, f"deployed-episodes must be a whole number from 50, not {few}")
     if options.folder is not None:
         audit_run(options, options.folder)
         return

@@ -14,7 +14,6 @@ from pages import DOCS, ROOT, blocks, play
 from dpmac import config, privacy
 from dpmac.agents import mechanisms
 from dpmac.cli import completion
-from dpmac.deploy import channel as voice
 
 PAGES = sorted(DOCS.glob("*.md"))
 OWN, LONG = {"extend"}, {"reproduction", "frontier"}
@@ -85,12 +84,25 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
         assert f'id="{name}"' in reference
 
 
+def test_every_test_that_the_proofs_name_exists():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "privacy-proofs.md").read_text()))
+    written = {
+        found
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for found in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert len(named) > 30
+    assert named <= written, named - written
+
+
 @pytest.mark.parametrize("name", privacy.mechanisms.names())
-def test_every_mechanism_has_a_class_a_price_and_a_twin_for_deployment(name):
+def test_every_mechanism_has_a_class_a_price_and_a_twin_for_deployment(name, tmp_path):
     """What the page on extensions asks of a new one."""
     spec = config.Channel(mechanism=name)
     noise = privacy.calibrate(spec, 1.0, 1e-4, horizon=3)
     assert privacy.epsilon(privacy.Release(spec, noise, horizon=3), 1e-4) == pytest.approx(1.0, rel=1e-3)
     size = mechanisms.mechanism(spec, 8).size
-    sent, _ = voice.Voice(spec, 3, 1, noise, voice.Entropy()).release(np.arange(size))
-    assert sent.shape == (1, size)
+    ledger = privacy.Ledger(tmp_path / "ledger.json", [1.0], 1e-4, create=True)
+    measurement = privacy.Measurement(ledger, 0, privacy.Release(spec, noise, horizon=3), size)
+    measurement.begin()
+    assert measurement.release(0, np.arange(size)).copies.shape == (1, size)  # type: ignore[union-attr]

@@ -114,8 +114,9 @@ class Channel:
 class Release:
     """A channel at one noise scale over an episode: what `privacy.accounting` puts a price on.
 
-    Neighbours are two inputs of one agent with everything else the same. `message`: the two make one single message.
-    `episode`: they make all messages of an episode.
+    The price is that of a game. Before each message an adversary picks two inputs of one agent, from all that the agent
+    has released so far; a hidden bit decides which of the two is used. `message`: the two differ before one single
+    message. `episode`: before every message of an episode.
     """
 
     channel: Channel
@@ -126,7 +127,8 @@ class Release:
     unit: Unit = "episode"
     neighbours: Neighbours = "inputs"
     """inputs: neighbours may differ in everything that the unit's messages are made from. transition: in one transition
-    of a memoryless sender, which enters one message, or with `sample_rate` every message that happens to draw it."""
+    of a memoryless sender, which enters the message of its step, one in each of its rounds, or with `sample_rate` every
+    message that happens to draw it."""
 
     def __post_init__(self) -> None:
         check_choice("unit", self.unit, Unit)
@@ -140,8 +142,10 @@ class Release:
         rates = [rate for rate in self.channel.rates(self.horizon) if rate > 0]
         if self.neighbours == "inputs":
             rates = [1.0] * len(rates)
-        alone = self.unit == "message" or (self.neighbours == "transition" and self.channel.sample_rate == 0)
-        return (max(rates),) if alone and rates else tuple(rates)
+        if self.unit == "message":
+            return (max(rates),) if rates else ()
+        once = self.neighbours == "transition" and self.channel.sample_rate == 0
+        return tuple(rates[: self.channel.rounds] if once else rates)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The private channel does what the accountant counts."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
+from dpmac import privacy
 from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, mechanism, noise_scale
 from dpmac.config import BadInput, Channel
+from dpmac.privacy import mechanisms as hosts
 
 finite = st.floats(-(2.0**60), 2.0**60, width=32)
 
@@ -173,3 +176,20 @@ def test_levels_are_drawn_from_all_rows_of_a_table():
     np.testing.assert_array_equal(drawn[:, 1], drawn[:, 0] + 1)
     single = draw_rows(jax.tree.map(lambda leaf: leaf[:1], table), keys)
     np.testing.assert_array_equal(single.value, [1.0, 2.0])
+
+
+def test_simulated_noise_has_gaps_that_tell_two_inputs_apart():
+    """Every number that the generator can give is enumerated: most messages are impossible under the other input."""
+    spec = Channel()
+    host: Any = hosts.of(spec)
+    grid = host.parameters(privacy.calibrate(spec, 1.0, 1e-4, 25))
+    least = np.nextafter(np.float32(-1), np.float32(0))
+    uniform = (np.arange(2**23, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
+    normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(jnp.maximum(least, uniform * (1 - least) + least))
+    possible = np.unique(np.rint(np.asarray(grid.deviation * normal)).astype(np.int64))
+    made = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
+    first, second = (np.stack([host.steps(np, sign * one, grid) for one in made]) for sign in (1, -1))
+    drawn = np.rint(grid.deviation * np.asarray(jax.random.normal(jax.random.key(1), made.shape))).astype(np.int64)
+    assert np.isin(drawn, possible).all()
+    told = ~np.isin(first + drawn - second, possible).all(axis=-1)
+    assert 0.6 < told.mean() < 0.8

@@ -120,7 +120,7 @@ def test_a_mechanism_outside_the_package_is_priced_audited_and_deployed(outside,
 
     claims = store.read_json(outside / "runs/unary/privacy.json")["claims"]
     assert [entry["valid"] for entry in claims["3"]] == [True, True]
-    team = dpmac.load(outside / "runs/unary", epsilon="3")
+    team = dpmac.load(outside / "runs/unary", epsilon="3", limit=3.01, new_ledger=True)
     _, carry = team.act(np.zeros((2, team.program.task.observation_size)), team.start())
     assert set(np.unique(carry.released)) <= {0, 1}
     assert team.spent(0) == pytest.approx(3, rel=1e-3)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpmac.agents.mechanisms import mechanism, noise_scale
 from dpmac.config import BadInput, Channel
-from dpmac.deploy.channel import Entropy
+from dpmac.privacy import Entropy
 from dpmac.privacy import mechanisms as hosts
 from dpmac.privacy.mechanisms import additive
 

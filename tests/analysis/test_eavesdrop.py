@@ -260,9 +260,11 @@ def folder(tmp_path_factory):
 
 
 def test_command_gives_an_entry_for_each_sender_with_a_secret(folder, capsys):
-    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400", "--json"]) == 0
+    line = ["privacy", "eavesdrop", str(folder), "--episodes", "400", "--deployed-episodes", "300", "--json"]
+    assert cli.main(line) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [(entry["seed"], entry["agent"]) for entry in entries] == [(0, 0)]  # agent 1 is shown nothing
+    found = [(entry["seed"], entry["agent"], entry["path"]) for entry in entries]
+    assert found == [(0, 0, "simulated"), (0, 0, "deployed")]  # agent 1 is shown nothing
     for entry in entries:
         assert entry["verdict"] == "within"
         assert entry["chance"] == 0.5
@@ -272,13 +274,18 @@ def test_command_gives_an_entry_for_each_sender_with_a_secret(folder, capsys):
 
 def test_a_violation_is_a_failure(folder, capsys, monkeypatch):
     monkeypatch.setattr(privacy.limits, "transcript_accuracy", lambda release, secrets: 0.1)
-    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400"]) == 1
+    assert cli.main(["privacy", "eavesdrop", str(folder), "--episodes", "400", "--path", "simulated"]) == 1
     assert "violated" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["--episodes", "5"], "from 80"), (["--confidence", "1"], "confidence"), (["--step", "9"], "step")],
+    [
+        (["--episodes", "5"], "from 80"),
+        (["--deployed-episodes", "0"], "from 80, not 0"),
+        (["--confidence", "1"], "confidence"),
+        (["--step", "9"], "step"),
+    ],
 )
 def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
     assert cli.main(["privacy", "eavesdrop", str(folder), *arguments]) == 2
@@ -292,3 +299,14 @@ def test_silence_cannot_be_overheard():
     silent: Any = Loaded(config, population.check(config), [], None, None, 0)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="sends nothing"):
         eavesdrop.eavesdrop(silent)
+
+
+@pytest.mark.parametrize("channel", [ONCE, Channel()], ids=["response", "gaussian"])
+def test_what_deployed_agents_release_can_be_overheard_as_far_as_the_cap(channel):
+    """The eavesdropper hears the same through the measurement, within what is possible."""
+    (entries,) = eavesdrop.eavesdrop(loud(channel, Budget((3.0,))), EPISODES, path="both", deployed_episodes=1500)
+    by_path = {path: [entry for entry in entries if entry["path"] == path] for path in ("simulated", "deployed")}
+    for simulated, deployed in zip(by_path["simulated"], by_path["deployed"], strict=True):
+        assert deployed["verdict"] == "within"
+        assert deployed["accuracy"] == pytest.approx(simulated["accuracy"], abs=0.1)
+        assert deployed["accuracy"] > deployed["chance"] + 0.05

@@ -16,7 +16,8 @@ from dpmac.agents.mechanisms.gaussian import Gaussian
 from dpmac.agents.mechanisms.response import Response
 from dpmac.agents.mechanisms.subset import Subset
 from dpmac.analysis import audit
-from dpmac.config import Budget, Channel, Release
+from dpmac.config import BadInput, Budget, Channel, Release
+from dpmac.privacy import Entropy, Measurement
 from dpmac.runner import noise as scales
 from dpmac.runner import population
 
@@ -62,6 +63,82 @@ LESS_COMMON = ("every third step", "a copy for some", "past transitions", "tarma
 def test_sound_teams_pass_all_checks_of_real_rollouts(name):
     channel, changes = SOUND[name]
     assert failed(*parts(channel, **changes)) == set()
+
+
+DEPLOYED = ("every step", "a copy for some", "code", "response", "subset")
+
+
+def deployed_checks(name):
+    channel, changes = SOUND[name]
+    found = audit.white_box(*parts(channel, **changes), EPISODES, seed=3, path="deployed")
+    assert len(found) > 5
+    return {check.name for check in privacy.failures(found, 0.999)}
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
+def test_what_deployed_agents_release_passes_the_same_checks(name):
+    assert deployed_checks(name) == set()
+
+
+class Rewound(Measurement):
+    """A measurement that draws the same noise in every episode."""
+
+    def begin(self):
+        self._entropy = Entropy(np.random.default_rng(5).bytes)
+        super().begin()
+
+
+class Half(Measurement):
+    """A measurement whose noise is half of what is charged."""
+
+    def begin(self):
+        super().begin()
+        self._noise = [noise // 2 for noise in self._noise]
+
+
+@pytest.mark.parametrize(
+    ("fault", "finds"), [(Rewound, "noise independent between episodes"), (Half, "noise variance at every step")]
+)
+def test_a_planted_fault_of_the_measurement_is_found_on_the_deployed_path_alone(fault, finds, monkeypatch):
+    monkeypatch.setattr(audit, "Measurement", fault)
+    assert finds in deployed_checks("every step")
+    channel, changes = SOUND["every step"]
+    assert failed(*parts(channel, **changes)) == set()
+
+
+def test_deployed_senders_that_sample_are_audited_by_transcripts_alone():
+    channel, changes = SOUND["past transitions"]
+    assert audit.white_box(*parts(channel, **changes), EPISODES, seed=3, path="deployed") == []
+    bound, _ = bound_of(channel, (3.0,), episodes=300, path="deployed")
+    assert 0 <= bound.epsilon < 3.0
+
+
+def test_a_release_without_a_charge_is_an_error(monkeypatch):
+    class Free(Measurement):
+        def _tells(self, step):
+            return False
+
+    monkeypatch.setattr(audit, "Measurement", Free)
+    with pytest.raises(AssertionError, match="without a charge"):
+        audit.deployed(Release(Channel(), 1.0, 5), np.zeros((2, 5, 4)), 1)
+
+
+def test_noise_at_the_receivers_is_simulated_only():
+    assert (
+        audit.paths_of("both", Channel(place="receiver")) == audit.paths_of("both", Channel(rounds=2)) == ("simulated",)
+    )
+    assert audit.paths_of("both", Channel()) == ("simulated", "deployed")
+    with pytest.raises(BadInput, match="path must be"):
+        audit.paths_of("other", Channel())
+
+
+@pytest.mark.parametrize("channel", [Channel(period=2), Channel("response", period=0), Channel(copies=2)], ids=str)
+@pytest.mark.parametrize("free", [False, True])
+def test_a_channel_by_itself_is_audited_on_both_paths(channel, free):
+    release = Release(channel, privacy.calibrate(channel, 3.0, 1e-4, 5), 5)
+    for path in audit.PATHS:
+        bound = audit.audit_channel(release, 4, 1e-4, 800, 0.99, 0, free, path)
+        assert (0.2 if free else 1.0) < bound.epsilon < 3.0
 
 
 class Unclipped(Gaussian):
@@ -176,12 +253,12 @@ def test_noise_at_the_receiver_is_found_to_be_none():
 # Canaries -------------------------------------------------------------------------------------------------------------
 
 
-def bound_of(channel, epsilon, team=None, episodes=1500):
+def bound_of(channel, epsilon, team=None, episodes=1500, path="simulated"):
     program, sound, scale, noise = parts(channel, epsilon)
     team = dataclasses.replace(sound, channel=team(channel, sound.channel.size)) if team else sound
     pair = audit.canaries(program, team, scale, 0, 0)
     release = Release(channel, noise[0], program.task.horizon)
-    return audit.lower_bound(team, scale, 0, pair, release, 1e-4, episodes, 0.999, 0), pair
+    return audit.lower_bound(team, scale, 0, pair, release, 1e-4, episodes, 0.999, 0, path), pair
 
 
 def test_canaries_use_the_whole_ball_and_differ_in_one_agent_alone():
@@ -218,7 +295,8 @@ def folder(tmp_path_factory):
 
 
 def test_command_gives_an_entry_for_each_private_agent(folder, capsys):
-    assert cli.main(["privacy", "audit", str(folder), "--episodes", "1000", "--json"]) == 0
+    line = ["privacy", "audit", str(folder), "--episodes", "1000", "--json"]
+    assert cli.main([*line, "--path", "simulated"]) == 1
     entries = json.loads(capsys.readouterr().out)
     labels = ["1:inf episode paper 0.0001", "2 message exact 0.0001", "2 message exact 0.0001"]
     assert [entry["budget"] for entry in entries] == labels
@@ -238,9 +316,25 @@ def test_command_gives_an_entry_for_each_private_agent(folder, capsys):
         assert entry["failed_checks"] == []
 
 
+def test_command_audits_the_path_of_deployed_agents(folder, capsys):
+    line = ["privacy", "audit", str(folder), "--episodes", "300", "--deployed-episodes", "400", "--json"]
+    assert cli.main(line) == 1
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["path"] for entry in entries] == ["simulated", "deployed"] * 3
+    for entry in entries[1::2]:
+        assert entry["episodes"] == 400
+        assert entry["confidence"] == pytest.approx(1 - 0.01 / 6)
+        assert 0 < entry["lower_bound"] < entry["exact_epsilon"]
+        assert entry["checks"] > 5
+        assert entry["failed_checks"] == []
+    assert entries[1]["verdict"] == "refuted"
+    assert entries[3]["verdict"] == entries[5]["verdict"] == "consistent"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--path", "other"], "other"),
         (["--epsilon", "3"], "--epsilon describes a channel"),
         (["--clip-norm", "3"], "--clip-norm describes a channel"),
         (["--episodes", "3"], "episodes must be a whole number from 50"),

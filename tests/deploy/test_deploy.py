@@ -1,25 +1,22 @@
-"""Teams at work: alone or together they do the same, nobody can guess their noise, and the books hold all of it."""
+"""Teams at work: alone or together they do the same, nobody can guess their noise, and the ledger holds all of it."""
 
 import dataclasses
 import json
 import math
 import os
 import random
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binomtest, kstest
 from tiny import CONFIG, begin
 
 import dpmac
-from dpmac import privacy
 from dpmac.config import BadInput, Budget, Channel
 from dpmac.deploy import team as deploy
-from dpmac.deploy.channel import Entropy, Voice
-from dpmac.privacy import BudgetSpent, Ledger, checks
-from dpmac.privacy.mechanisms import additive
+from dpmac.privacy import BudgetSpent, Entropy, Ledger, Measurement
 from dpmac.runner import noise as scales
 from dpmac.runner import population
 
@@ -120,7 +117,8 @@ def test_agents_hold_no_array_of_another_agent(tmp_path):
     assert not pointers[0] & pointers[1]
     assert {leaf.ndim for leaf in jax.tree.leaves(agents[0].member)} <= {1, 2}
     assert agents[0].ledger is not agents[1].ledger
-    assert agents[0].voice.entropy is not agents[1].voice.entropy
+    assert agents[0]._measurement is not agents[1]._measurement
+    assert agents[0]._measurement._entropy is not agents[1]._measurement._entropy
 
 
 def test_without_noise_a_deployed_team_does_what_the_simulation_does(tmp_path):
@@ -148,7 +146,12 @@ def test_simulation_is_repeatable_and_charged_to_nobody(tmp_path):
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("deploy") / "run"
     begin(found, pieces=1)
+    dpmac.load(found, epsilon=1, limit=math.inf, new_ledger=True)
     return found
+
+
+def opened(folder, epsilon: Any = "1", limit: Any = math.inf, **others):
+    return dpmac.load(folder, epsilon, limit=limit, **others)
 
 
 def test_training_seed_does_not_reveal_deployment_noise(folder):
@@ -157,7 +160,7 @@ def test_training_seed_does_not_reveal_deployment_noise(folder):
     def speak():
         random.seed(0)
         np.random.seed(0)
-        team = dpmac.load(folder)
+        team = opened(folder)
         seen = np.zeros((2, team.program.task.observation_size))
         return team, np.asarray(team.act(seen, team.start())[1].released)
 
@@ -165,12 +168,12 @@ def test_training_seed_does_not_reveal_deployment_noise(folder):
     simulated = [np.asarray(team.simulate(jax.random.key(seed)).released) for seed in (0, 1)]
     others = np.concatenate([second, *(said.reshape(-1, first.shape[-1]) for said in simulated)])
     assert np.mean(first[:, None] == others, axis=-1).max() < 1  # single numbers may meet, for all lie on a grid
-    assert team.voices[0].entropy.read is os.urandom
+    assert team._measurements[0]._entropy.read is os.urandom
 
 
 def test_charges_of_an_episode_are_what_the_claim_says(folder):
     claims = json.loads((folder / "privacy.json").read_text())["claims"]
-    team = dpmac.load(folder, epsilon="1", seed=1)
+    team = opened(folder, seed=1)
     before = team.ledger.charged(0).total()
     task, carry = team.program.task, team.start()
     for _ in range(task.horizon):
@@ -195,12 +198,50 @@ def test_a_release_that_would_overspend_is_refused_and_does_not_leave(tmp_path):
         agent.act(np.zeros(team.program.task.observation_size), {}, agent.start())
 
 
-def test_acting_twice_from_one_memory_is_charged_twice(tmp_path):
+def test_no_step_can_be_acted_twice(tmp_path):
+    """Neither from the same carry nor from an older one; a new episode has noise of its own."""
     team = deployed(tmp_path)
     carry, seen = team.start(), np.zeros((AGENTS, team.program.task.observation_size))
-    first, second = (team.act(seen, carry)[1].released for _ in range(2))
-    assert np.all(np.any(np.asarray(first[:2]) != np.asarray(second[:2]), axis=-1))
-    assert team.ledger.charged(0).total() == 2
+    _, later = team.act(seen, carry)
+    for _ in range(300):
+        with pytest.raises(BadInput, match="step 1 comes next, not 0"):
+            team.act(seen, carry)
+    assert team.ledger.charged(0).total() == 1
+    _, other = team.act(seen, team.start())
+    assert np.all(np.any(np.asarray(later.released[:2]) != np.asarray(other.released[:2]), axis=-1))
+    (agent, *_) = team.agents()
+    first = agent.start()
+    agent.act(seen[0], {}, first)
+    with pytest.raises(BadInput, match="step 1 comes next, not 0"):
+        agent.act(seen[0], {}, first)
+
+
+def test_everything_random_is_drawn_when_an_episode_starts(tmp_path):
+    team = deployed(tmp_path, Channel("response"))
+    calls = []
+    for source in team._sources:
+        read = source.read
+        source.read = lambda count, read=read: calls.append(count) or read(count)
+    for measurement, source in zip(team._measurements, team._sources, strict=True):
+        measurement._entropy = source
+    play_team(team)
+    before = len(calls)
+    assert before == 2 * AGENTS  # the words of all releases, and keys of the senders' own draws
+    carry = team.start()
+    assert len(calls) == 2 * before
+    team.act(np.ones((AGENTS, team.program.task.observation_size)), carry)
+    assert len(calls) == 2 * before
+
+
+def test_a_deployed_team_has_no_public_way_around_its_measurements(tmp_path):
+    team = deployed(tmp_path, Channel(sample_rate=0.5))
+    public = {name: getattr(team, name) for name in dir(team) if not name.startswith("_")}
+    assert not any(isinstance(one, Measurement | list) for one in public.values())
+    (agent, *_) = team.agents()
+    assert not any(isinstance(getattr(agent, name), Measurement) for name in dir(agent) if not name.startswith("_"))
+    carry = team.start()
+    _, carry = team.act(np.ones((AGENTS, team.program.task.observation_size)), carry)
+    assert not np.any(np.asarray(carry.history))  # messages before the noise stay inside
 
 
 def test_steps_without_a_release_cost_nothing(tmp_path):
@@ -212,13 +253,54 @@ def test_steps_without_a_release_cost_nothing(tmp_path):
     assert sampling.ledger.charged(0).total() == 3  # of ⌊0.4·(t + 1)⌋, two are none
 
 
-def test_the_limit_is_fixed_by_the_first_who_opens_the_ledger(folder, tmp_path):
+def test_the_limit_is_said_by_whoever_opens_the_ledger_and_never_changes(tmp_path):
     begin(tmp_path / "run", pieces=1)
-    dpmac.load(tmp_path / "run", limit=5.0)
-    assert dpmac.load(tmp_path / "run").ledger.epsilon == (5.0, 5.0)
+    run = tmp_path / "run"
+    with pytest.raises(BadInput, match="limit must be said"):
+        dpmac.load(run, epsilon=1, new_ledger=True)
+    with pytest.raises(BadInput, match=r"no ledger\.json: begin one"):
+        dpmac.load(run, epsilon=1, limit=5.0)
+    assert not (run / "ledger.json").exists()
+    dpmac.load(run, epsilon=1, limit=5.0, new_ledger=True)
+    assert dpmac.load(run, epsilon=1, limit=5).ledger.epsilon == (5.0, 5.0)
     with pytest.raises(BadInput, match="begun with other limits"):
-        dpmac.load(tmp_path / "run", limit=50.0)
-    assert dpmac.load(folder).ledger.epsilon == (math.inf, math.inf)
+        dpmac.load(run, epsilon=1, limit=50.0)
+    with pytest.raises(BadInput, match="exists"):
+        dpmac.load(run, epsilon=1, limit=5.0, new_ledger=True)
+    for wrong in ("5", True, -1.0, math.nan, None, (5.0, "5")):
+        with pytest.raises(BadInput, match="limit must be"):
+            dpmac.load(run, epsilon=1, limit=wrong)  # type: ignore[arg-type]
+
+
+def test_a_budget_is_named_by_its_numbers_where_there_are_several(folder):
+    for same in (1, 1.0, "1", "1.0", np.float32(1)):
+        assert opened(folder, same).noise[1] > 0
+    assert opened(folder, "2:inf").noise[1] == 0
+    assert opened(folder, "2.0:inf").noise[1] == 0
+    with pytest.raises(BadInput, match="this run's budgets are 1, 2:inf: name one, as epsilon='1'"):
+        opened(folder, None)
+    for wrong in ("2", 3, math.inf):
+        with pytest.raises(BadInput, match=f"no budget of this run is {wrong}"):
+            opened(folder, wrong)
+    with pytest.raises(BadInput, match="must be a number"):
+        opened(folder, "much")
+
+
+def test_budgets_of_two_kinds_are_named_in_full(tmp_path):
+    budgets = (Budget((1.0,)), Budget((1.0,), unit="message"))
+    begin(tmp_path / "run", dataclasses.replace(CONFIG, budgets=budgets), pieces=1)
+    with pytest.raises(BadInput, match="said of several"):
+        opened(tmp_path / "run", 1, new_ledger=True)
+    labels = dataclasses.replace(CONFIG, budgets=budgets).labels
+    assert opened(tmp_path / "run", labels[1], new_ledger=True).noise[0] > 0
+
+
+def test_a_run_of_one_budget_needs_no_name_and_one_without_noise_no_limit(tmp_path):
+    begin(tmp_path / "run", dataclasses.replace(CONFIG, budgets=(Budget(),)), pieces=1)
+    team = dpmac.load(tmp_path / "run", new_ledger=True)
+    assert team.ledger.epsilon == (math.inf, math.inf)
+    team.act(np.zeros((2, team.program.task.observation_size)), team.start())
+    assert team.spent(0) == math.inf
 
 
 def test_a_silent_team_acts_and_spends_nothing(tmp_path):
@@ -232,17 +314,22 @@ def test_what_cannot_be_deployed_is_refused(tmp_path, folder):
         deployed(tmp_path, Channel(place="receiver"))
     with pytest.raises(BadInput, match="2 rounds"):
         deployed(tmp_path, Channel(rounds=2), method="tarmac")
-    with pytest.raises(BadInput, match="budgets are"):
-        dpmac.load(folder, epsilon="99")
+    with pytest.raises(BadInput, match="seeds 0, 1"):
+        opened(folder, seed=9)
     with pytest.raises(BadInput, match="one number or 2"):
-        dpmac.load(folder, limit=(1.0, 1.0, 1.0))
+        opened(folder, limit=(1.0, 1.0, 1.0))
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_charged(tmp_path):
     team = deployed(tmp_path)
     size, carry = team.program.task.observation_size, team.start()
-    for wrong in (np.zeros((2, size)), np.full((AGENTS, size), np.nan)):
-        with pytest.raises(BadInput, match="expected finite numbers"):
+    for wrong, says in (
+        (np.zeros((2, size)), r"shape \(3, \d\), not \(2, \d\)"),
+        (np.full((AGENTS, size), np.nan), f"finite numbers, and {AGENTS * size} are not"),
+        ([[0.0], [0.0, 1.0]], "expected numbers of the shape"),
+        ("what", "expected numbers of the shape"),
+    ):
+        with pytest.raises(BadInput, match=says):
             team.act(wrong, carry)
     (agent, *_) = team.agents()
     with pytest.raises(BadInput, match="nobody sends before step 0"):
@@ -257,60 +344,19 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged(tmp_path):
         team.act(np.zeros((AGENTS, size)), carry)
 
 
-# Voices ---------------------------------------------------------------------------------------------------------------
+FORGED = {
+    "gaussian": [[0.1, 0.0, 0.0, 0.0], [np.nan] * 4, [np.inf] * 4, [0.0] * 3],
+    "response": [[1.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.0] * 3, [2.0, -1.0, 0.0]],
+    "subset": [[1.0, 1.0, 1.0], [0.0] * 3, [0.5, 0.5, 0.0]],
+}
 
 
-def test_normal_numbers_of_the_operating_system_are_normal():
-    numbers = Entropy().normal(20_000)
-    assert kstest(numbers, "norm").pvalue > 1e-4
-    assert len(np.unique(numbers)) == len(numbers)
-    ends = [bytes([255] * 8), bytes(8), bytes([254] + [255] * 7), bytes([1] + [0] * 7)]
-    found = [float(Entropy(lambda _, end=end: end).normal(1)[0]) for end in ends]
-    np.testing.assert_allclose(found, [0, -9.155, 0, 9.155], atol=0.01)
-
-
-@pytest.mark.parametrize("spec", [Channel(clip_norm=0.5), Channel("code", clip_norm=0.5)])
-def test_what_leaves_passes_the_checks_of_a_gaussian_channel_and_lies_on_the_grid(spec):
-    sigma, size = 3.3, 8 if spec.mechanism == "gaussian" else spec.symbols
-    rng, speaker = np.random.default_rng(0), Voice(spec, 10, 2, sigma, Entropy())
-    raw = 3 * rng.standard_normal((20, 10, 2, size))
-    released = np.stack([speaker.release(message)[0][0] for message in raw.reshape(-1, size)]).reshape(raw.shape)
-    if spec.mechanism == "gaussian":
-        sent = raw * np.minimum(1, 0.5 / np.linalg.norm(raw, axis=-1, keepdims=True))
-    else:
-        sent = math.sqrt(0.5) * np.eye(size)[raw.argmax(-1)]
-    sent = np.trunc(sent / 2.0**-11) * 2.0**-11
-    assert checks.failures(checks.check_gaussian(sent, released, spec, sigma), 0.9999) == []
-    grid = 2.0 ** additive.grid_exponent(spec.clip_norm, sigma)
-    assert released.dtype == np.float32
-    np.testing.assert_array_equal(released / grid, np.rint(released / grid))
-    assert np.abs(released / grid).max() < 2**24
-
-
-def test_symbols_flip_at_their_rate():
-    spec, flip, count = Channel("response", symbols=4), 0.3, 4000
-    speaker = Voice(spec, 1, 2, flip, Entropy())
-    said = [int(speaker.release(np.eye(4)[2])[0][0].argmax()) for _ in range(count)]
-    counts = np.bincount(said, minlength=4)
-    assert binomtest(count - int(counts[2]), count, flip).pvalue > 1e-4
-    assert np.delete(counts, 2).min() > 0.8 * count * flip / 3
-
-
-def test_messages_that_are_not_numbers_are_sent_as_nothing():
-    for bad in (np.nan, np.inf):
-        said = Voice(Channel(), 1, 1, 1e-3, Entropy()).privatised(np.array([bad, 1.0]))
-        assert np.abs(said).max() < 0.01
-
-
-def test_deployment_is_as_private_as_the_statement_says(tmp_path):
-    """Whole transcripts of two neighbouring canaries through a voice: the bound stays below ε, and comes near it."""
-    release = privacy.Release(Channel(), privacy.calibrate(Channel(), 3.0, 1e-4, HORIZON), HORIZON)
-    canary = privacy.canary(release, 4)
-    speaker = Voice(release.channel, HORIZON, 1, release.noise, Entropy())
-
-    def sample(side, episodes, _):
-        inputs = (canary.first, canary.second)[side]
-        return np.stack([[speaker.release(message)[0][:1] for message in inputs] for _ in range(episodes)])
-
-    bound = privacy.audit_gaussian(sample, 1e-4, 1000, release.noise, canary.direction, 0.999)
-    assert 1.5 < bound.epsilon < 3.0
+@pytest.mark.parametrize("name", FORGED)
+def test_messages_from_outside_are_ones_that_the_channel_can_release(name, tmp_path):
+    (agent, *_) = deployed(tmp_path, Channel(name)).agents()
+    seen = np.zeros(agent.observation_size)
+    _, _, carry = agent.act(seen, {}, agent.start())
+    for forged in FORGED[name]:
+        with pytest.raises(BadInput, match=r"no message of its channel|finite numbers|shape"):
+            agent.act(seen, {1: forged}, carry)
+    assert agent.ledger.charged(0).total() == 1

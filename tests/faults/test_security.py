@@ -3,6 +3,7 @@
 import ast
 import gzip
 import json
+import math
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -181,7 +182,7 @@ def test_a_small_file_of_results_cannot_fill_the_memory(tmp_path, monkeypatch):
 
 def spoken(folder: Path, episodes: int = 3) -> np.ndarray:
     """What a freshly loaded team says (episode, agent, number) about one observation."""
-    team = dpmac.load(folder)
+    team = dpmac.load(folder, epsilon=1, limit=math.inf, new_ledger=not (folder / "ledger.json").exists())
     seen = np.zeros((2, team.program.task.observation_size))
     return np.stack([np.asarray(team.act(seen, team.start())[1].released) for _ in range(episodes)])
 
@@ -198,17 +199,19 @@ def known(noise: np.ndarray, seed: int) -> bool:
 def test_the_training_seed_does_not_reveal_deployment_noise(copy):
     """The same weights in two processes say different things, and no key of a training seed gives the noise again."""
     assert not np.isin(spoken(copy), spoken(copy)).all(axis=-1).any()
-    team = dpmac.load(copy)
-    voice, message = team.voices[0], np.array([0.1, -0.2, 0.05, 0.0])
+    team = dpmac.load(copy, epsilon=1, limit=math.inf)
+    measurement, message = team._measurements[0], np.array([0.1, -0.2, 0.05, 0.0])
     for seed in CONFIG.seeds:
-        noise = (voice.release(message)[0][0] - message) / voice.noise
-        assert not known(noise, seed)
+        measurement.begin()
+        left = measurement.release(0, message)
+        assert left is not None
+        assert not known((left.copies[0] - message) / team.noise[0], seed)
         planted = np.asarray(jax.random.normal(jax.random.fold_in(jax.random.key(seed), 3), (8, 8)))[2, 1:5]
         assert known(np.round(planted * 1024) / 1024, seed)  # would be found
 
 
 def test_deployed_numbers_lie_on_one_grid_whatever_was_said(copy):
-    team = dpmac.load(copy)
+    team = dpmac.load(copy, epsilon=1, limit=math.inf, new_ledger=True)
     grid = 2.0 ** grid_exponent(team.team.channel.spec.clip_norm, float(team.noise[0]))
     said = spoken(copy)[:, 0].astype(float) / grid
     assert np.array_equal(said, np.rint(said))

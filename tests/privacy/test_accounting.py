@@ -315,6 +315,13 @@ def test_a_memoryless_sender_that_does_not_sample_uses_a_transition_once():
     assert Release(Channel(), 1.0, 25, "episode", "transition").rates == (1.0,)
 
 
+def test_a_transition_enters_every_round_of_its_step():
+    one, three = (Release(Channel(rounds=rounds), 5.0, 25, "episode", "transition") for rounds in (1, 3))
+    assert three.rates == (1.0,) * 3
+    assert Release(Channel(rounds=3), 5.0, 25, "message", "transition").rates == (1.0,)
+    assert privacy.epsilon(three, 1e-4) == pytest.approx(privacy.epsilon(replace(one, noise=5.0 / 3**0.5), 1e-4))
+
+
 def test_recipients_who_share_the_subset_see_one_message_with_less_noise():
     shared, alone = sampled_release(0.2, 4.0, copies=4), sampled_release(0.2, 2.0)
     assert privacy.epsilon(shared, 1e-5) == pytest.approx(privacy.epsilon(alone, 1e-5), rel=1e-9)

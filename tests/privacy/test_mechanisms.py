@@ -1,15 +1,19 @@
 """What every mechanism has, whichever it is."""
 
+import itertools
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
 from dpmac import privacy
-from dpmac.config import Channel, Release
-from dpmac.deploy.channel import Entropy
-from dpmac.privacy import mechanisms
+from dpmac.config import BadInput, Channel, Release
+from dpmac.privacy import Entropy, discrete, mechanisms
 from dpmac.privacy.mechanisms import additive
 from dpmac.privacy.mechanisms.base import Mechanism
+from dpmac.privacy.mechanisms.symbols import Symbols
 
 DELTA = 1e-4
 
@@ -71,10 +75,62 @@ def test_without_noise_everything_can_be_guessed_and_with_the_most_nothing(name)
     assert host.best_guess(Release(Channel(name), most), 3) == pytest.approx(1 / 3, abs=1e-6)
 
 
-def test_noise_of_deployment_is_whole_numbers_of_the_right_size():
-    drawn = additive.integer_noise(Entropy(), 5000.0, 20_000)
+def test_noise_of_deployment_is_the_exact_discrete_gaussian_as_int32():
+    """The same bytes give the draws of `discrete`, whose distribution has tests of its own."""
+    one, other = (Entropy(np.random.default_rng(3).bytes) for _ in range(2))
+    drawn = additive.integer_noise(one, 5000.3, 20_000)
     assert drawn.dtype == np.int32
-    assert kstest((drawn + np.random.default_rng(0).uniform(-0.5, 0.5, 20_000)) / 5000, "norm").pvalue > 1e-4
+    np.testing.assert_array_equal(drawn, discrete.discrete_gaussian(5000.3, 20_000, other.read))
+    assert kstest((drawn + np.random.default_rng(0).uniform(-0.5, 0.5, 20_000)) / 5000.3, "norm").pvalue > 1e-4
+    assert not additive.integer_noise(one, 0.0, 5).any()
+
+
+def test_a_noise_draw_that_does_not_fit_is_never_released(monkeypatch):
+    monkeypatch.setattr(discrete, "discrete_gaussian", lambda *_: np.array([1, 2**30]))
+    with pytest.raises(BadInput, match="does not fit"):
+        additive.integer_noise(Entropy(), 1e6, 2)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_draws_of_many_messages_are_draws_of_each(name):
+    host = mechanisms.of(Channel(name, symbols=4))
+    many = host.draws(Entropy(), 0.4, 4, 3)
+    assert len(many) == 3
+    assert many[0].shape == host.draw(Entropy(), 0.4, 4).shape
+    assert len({one.tobytes() for one in many}) == 3
+    assert len(Mechanism.draws(host, Entropy(), 0.4, 4, 3)) == 3
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_a_receiver_takes_in_what_a_release_can_hold_and_nothing_else(name):
+    host, rng = mechanisms.of(Channel(name, symbols=4)), np.random.default_rng(0)
+    for noise in (0.0, 0.4):
+        for _ in range(20):
+            sent = host.release(rng.standard_normal(4), host.draw(Entropy(), noise, 4), noise)
+            assert host.valid(sent, noise)
+        for bad in (np.nan, np.inf):
+            assert not host.valid(np.array([0.0, 1.0, bad, 0.0]), noise)
+    between = np.array([0.0, 1.0, 0.1, 0.0], np.float32)
+    assert not host.valid(between + np.float32(2.0**-30) * (between > 0.05) * (between < 0.5), 0.4)
+    if name in ("response", "subset"):
+        assert not host.valid(np.ones(4), 0.4)
+    assert Symbols.ones(mechanisms.of(Channel("response")), 0.4) == range(4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["gaussian", "code"])
+@pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 3.0, 10.0, 1e3, 1e6])
+def test_the_discrete_release_at_the_calibrated_noise_meets_its_budget(name, epsilon):
+    """δ of the discrete Gaussian itself, from above, at the σ in steps that deployed agents draw with."""
+    for delta, horizon, copies, clip_norm in itertools.product((1e-12, 1e-4), (1, 25, 1000), (1, 3), (0.5, 7.3)):
+        channel, size = Channel(name, clip_norm=clip_norm, copies=copies), 64
+        host: Any = mechanisms.of(channel)
+        sigma = privacy.calibrate(channel, epsilon, delta, horizon)
+        steps = host.deviation(sigma)
+        assert sigma / steps == float(host.parameters(sigma).step)
+        shift = 2 * clip_norm * math.sqrt(horizon * copies) * steps / sigma
+        assert discrete.delta(steps, shift, epsilon, size * horizon * copies) <= delta
+        if epsilon <= 10:  # and not by much: with 2e-6 less noise it would not
+            assert discrete.delta(steps * (1 - 2e-6), shift, epsilon, size) > delta
 
 
 def team_of(name, noise):

@@ -16,9 +16,9 @@ def call(capsys, *arguments):
     return code, captured.out, captured.err
 
 
-def answer(capsys, *arguments):
+def answer(capsys, *arguments, exits=0):
     code, out, _ = call(capsys, *arguments, "--json")
-    assert code == 0
+    assert code == exits
     return json.loads(out)
 
 
@@ -108,7 +108,7 @@ def test_explain_draws_its_plot(capsys, tmp_path):
 
 
 def test_audit_refutes_the_paper_and_not_the_exact_accountant(capsys):
-    paper = answer(capsys, "audit", "--accountant", "paper", "--episodes", "3000")
+    paper = answer(capsys, "audit", "--accountant", "paper", "--episodes", "3000", exits=1)
     assert paper[0]["verdict"] == "refuted"
     assert paper[0]["lower_bound"] > 5
     assert {"claimed_epsilon", "lower_bound", "confidence", "episodes", "verdict"} <= set(paper[0])
@@ -116,6 +116,13 @@ def test_audit_refutes_the_paper_and_not_the_exact_accountant(capsys):
     assert [item["verdict"] for item in exact] == ["consistent"] * 2
     assert [item["confidence"] for item in exact] == [0.995] * 2
     assert exact[1]["lower_bound"] > 0.8 * 3
+
+
+def test_audit_of_a_channel_goes_through_the_measurement_where_asked(capsys):
+    line = ("audit", "--epsilon", "3", "--horizon", "2", "--episodes", "1000", "--deployed-episodes", "1500")
+    found = answer(capsys, *line, "--path", "both")
+    assert [(item["path"], item["episodes"]) for item in found] == [("simulated", 1000), ("deployed", 1500)]
+    assert all(1.5 < item["lower_bound"] < 3 for item in found)
 
 
 @pytest.mark.parametrize("copies", ["1", "2"])
@@ -166,6 +173,7 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("account --mechanism response --flip 0.9", "flip probability must be at most"),
         ("audit --epsilon inf", "an audit needs noise"),
         ("audit --episodes 3", "episodes must be"),
+        ("audit --deployed-episodes 0", "deployed-episodes must be a whole number from 50, not 0"),
         ("audit --neighbours transition", "--neighbours inputs"),
         ("audit --size 0", "size must be"),
         ("explain --epsilon inf", "one finite epsilon"),

@@ -15,9 +15,8 @@ from scipy.stats import chisquare
 from dpmac import privacy
 from dpmac.agents.mechanisms import mechanism, noise_scale
 from dpmac.config import BadInput, Channel, Release
-from dpmac.deploy.channel import Entropy
+from dpmac.privacy import Entropy, mechanisms
 from dpmac.privacy import loss as losses
-from dpmac.privacy import mechanisms
 
 DELTA = 1e-4
 EIGHT = Channel("subset", symbols=8, period=0)
@@ -186,7 +185,7 @@ def test_every_subset_leaves_as_often_as_it_should(side, count, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_audit_of_the_shipped_channel_comes_close_to_epsilon_and_stays_below(epsilon):
-    from dpmac.cli.privacy import shipped
+    from dpmac.analysis.audit import shipped
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, epsilon, DELTA))
     canary = privacy.canary(release)
@@ -196,7 +195,7 @@ def test_audit_of_the_shipped_channel_comes_close_to_epsilon_and_stays_below(eps
 
 
 def test_a_claim_of_half_the_epsilon_is_refuted():
-    from dpmac.cli.privacy import shipped
+    from dpmac.analysis.audit import shipped
 
     release = Release(EIGHT, privacy.calibrate(EIGHT, 1.0, DELTA))
     canary = privacy.canary(release)

@@ -61,7 +61,7 @@ def test_an_environment_that_is_not_mpe_goes_all_the_way(tmp_path, capfd):
 
 def test_a_trained_team_acts_in_the_environment_by_hand(tmp_path):
     begin(tmp_path / "run", REFERENCE)
-    team = dpmac.load(tmp_path / "run", epsilon="1")
+    team = dpmac.load(tmp_path / "run", epsilon=1, limit=1.001, new_ledger=True)
     task = team.program.task
     assert isinstance(task, Hosted)
     env = environments.build(task.source, dict(task.settings))

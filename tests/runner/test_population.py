@@ -99,6 +99,13 @@ def test_every_agent_gets_the_noise_of_its_own_budget(trained, folder):
     assert claims["2:inf"][1]["epsilon"] == claims["2:inf"][1]["exact_epsilon"] == "inf"
 
 
+def test_the_statement_says_which_messages_it_is_about(folder):
+    told = json.loads((folder / "privacy.json").read_text())
+    assert "deployed" in told["about"]
+    assert "from a seed" in told["simulated"]
+    assert "picked by an adversary" in told["claims"]["1"][0]["neighbours"]
+
+
 def test_evaluation_starts_are_the_same_for_all(trained):
     """Copies of one team that hears nothing score alike at every start, whatever the noise of their budgets."""
     copies = jax.tree.map(lambda leaf: jnp.stack([leaf[0]] * 4), trained.teams)

@@ -97,6 +97,7 @@ ALWAYS_WRONG: dict[str, list[str]] = {
     "method_set": ["colour", "=1", "colour=red"],
     "updates_per_episode": ["0", "0.3", "-1", "nan", "inf"],
     "time_limit": ["0", "-1", "nan"],
+    "deployed_episodes": ["0", "-1"],
     "confidence": ["0", "1", "-1", "2", "nan"],
     "horizon": ["0", "-1"],
     "size": ["0", "-1"],

@@ -3,8 +3,14 @@
 Two kinds of evidence. White-box checks look at real episodes, at each message right before the noise and as it left.
 Canaries are two episodes of one agent's inputs that its trained sender tells apart as well as it can; whole transcripts
 of many such episodes give a lower bound on ε, which refutes a claim that lies below it. NumPy arrays go to `privacy`.
+
+There are two paths to look at. What leaves in a run is *simulated*, inside compiled programs. What leaves *deployed*
+agents goes through a `privacy.Measurement`, with noise from the operating system: the senders' messages are taken from
+compiled episodes, and each is then released by a measurement as a deployed agent would release it.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,15 +21,18 @@ from jax import Array
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import NoiseScale
-from dpmac.agents.team import Team
-from dpmac.config import Release, require
-from dpmac.privacy import Bound, Check
+from dpmac.agents.mechanisms import NoiseScale, mechanism, noise_scale
+from dpmac.agents.team import Team, pick
+from dpmac.config import Channel, Release, require
+from dpmac.privacy import Bound, Canary, Check, Measurement
+from dpmac.privacy.audit import Sampler
 from dpmac.runner import train
 from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
+PATHS = ("simulated", "deployed")
+"""What can be looked at."""
 CANDIDATES, TRIALS = 128, 8
 """Inputs among which the two canaries are sought, and episodes that each is tried in."""
 SCALE = 1e3
@@ -47,8 +56,21 @@ class Script(NamedTuple):
         return state + 1, None
 
 
-def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> tuple[Array, Array]:
-    """Messages of one greedy episode right before the noise and as they left, (use, agent, copy, number) each."""
+class Said(NamedTuple):
+    """Messages of one greedy episode."""
+
+    before: Array
+    """(use, agent, copy, number) right before the noise."""
+    left: Array
+    """(use, agent, copy, number) as they left."""
+    made: Array
+    """(time, agent, number) as the senders made them, before clipping or choosing; of every step."""
+    states: Any
+    """(time, …) of the world."""
+
+
+def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> Said:
+    """What a team says in a world."""
     start_key, draw_key = jax.random.split(key)
     draws, spec = team.noise_draws(draw_key), team.channel.spec
     still, unnoised = team.channel.noiseless(draws.channel, scale)
@@ -59,46 +81,166 @@ def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> tuple[Array, 
         observations = world.observe(state)
         logits, carry = team.listen(carry, observations, draws, scale)
         actions = jnp.argmax(logits, axis=-1)
+        use = carry.time if spec.sample_rate else jnp.asarray(np.cumsum(team.sends) - 1)[carry.time]
+        made = team.compose(observations, actions, carry.projected, pick(draws.sender, use))
         before = team.speak(carry, observations, actions, quiet, unnoised).released
         carry = team.speak(carry, observations, actions, draws, scale)
-        return (world.step(state, actions)[0], carry), (before, carry.released, carry.recipients)
+        return (world.step(state, actions)[0], carry), (before, carry.released, carry.recipients, made, state)
 
     carry = (world.reset(start_key), team.start())
-    _, (before, left, recipients) = jax.lax.scan(step, carry, None, team.horizon)
+    _, (before, left, recipients, made, states) = jax.lax.scan(step, carry, None, team.horizon)
     steps = np.flatnonzero(team.sends)
     before, left, recipients = before[steps], left[steps], recipients[steps]
     if spec.copies == 1:
-        return before[:, :, None], left[:, :, None]
+        return Said(before[:, :, None], left[:, :, None], made, states)
     received = jnp.argsort(~recipients, axis=-1, stable=True)[..., : spec.sent, None]
-    return jnp.take_along_axis(before, received, axis=2), jnp.take_along_axis(left, received, axis=2)
+    return Said(
+        jnp.take_along_axis(before, received, axis=2), jnp.take_along_axis(left, received, axis=2), made, states
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 4))
-def rollouts(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int) -> tuple[Array, Array]:
+def rollouts(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int) -> Said:
     """`said` in real episodes (episode, …)."""
     return jax.vmap(lambda k: said(program.task, team, scale, k))(jax.random.split(key, episodes))
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def transcripts(team: Team, scale: NoiseScale, key: Array, agent: int, episodes: int, observations: Array) -> Array:
-    """What one agent lets out (episode, use, copy, number) in a world of these observations (T + 1, agent, feature)."""
-    keys = jax.random.split(key, episodes)
-    return jax.vmap(lambda k: said(Script(observations), team, scale, k)[1][:, agent])(keys)
+def transcripts(
+    team: Team, scale: NoiseScale, key: Array, agent: int, episodes: int, observations: Array
+) -> tuple[Array, Array]:
+    """What one agent lets out (episode, use, copy, number) in a world of these observations (T + 1, agent, feature),
+    and what its sender made (episode, time, number)."""
+
+    def one(key: Array) -> tuple[Array, Array]:
+        found = said(Script(observations), team, scale, key)
+        return found.left[:, agent], found.made[:, agent]
+
+    return jax.vmap(one)(jax.random.split(key, episodes))
+
+
+# The deployed path ----------------------------------------------------------------------------------------------------
+
+
+class Tally:
+    """An account in memory, which refuses nothing: audits release what nobody has lived."""
+
+    def __init__(self) -> None:
+        self.charges = 0
+
+    def charge(self, releases: Mapping[int, Release], /) -> None:
+        self.charges += len(releases)
+
+
+def deployed(release: Release, made: np.ndarray, others: int) -> np.ndarray:
+    """What leaves (episode, use, copy, number) through a measurement for what a sender made (episode, time, number).
+
+    Noise comes from the operating system, so that no seed repeats it. A release without a charge is an error.
+    """
+    account, spec = Tally(), release.channel
+    measurement = Measurement(account, 0, release, made.shape[-1], others)
+    left = []
+    for episode in made:
+        measurement.begin()
+        sent = [measurement.release(step, message) for step, message in enumerate(episode)]
+        told = [one for one in sent if one is not None]
+        left.append([one.copies[:1] if spec.copies == 1 else one.copies[one.recipients] for one in told])
+    telling = sum(rate > 0 for rate in spec.rates(release.horizon))
+    assert account.charges == telling * len(made), "a deployed message left without a charge"
+    return np.array(left)
+
+
+def paths_of(path: str, channel: Channel) -> tuple[str, ...]:
+    """The paths that are looked at; what is never deployed, such as noise at the receivers, has one."""
+    require(path in (*PATHS, "both"), f"path must be deployed, simulated or both, not {path}")
+    if path != "both":
+        return (path,)
+    return PATHS if channel.place == "sender" and channel.rounds == 1 else PATHS[:1]
+
+
+# A channel by itself --------------------------------------------------------------------------------------------------
+
+
+def audit_channel(
+    release: Release,
+    size: int,
+    delta: float,
+    episodes: int,
+    confidence: float,
+    seed: int = 0,
+    distribution_free: bool = False,
+    path: str = "simulated",
+) -> Bound:
+    """The bound on ε of a channel that agents use, at its worst-case inputs."""
+    canary = privacy.canary(release, size)
+    sample = (shipped if path == "simulated" else shipped_deployed)(release, canary, size)
+    if distribution_free:
+        statistic = privacy.audit.matched(canary.direction)
+        return privacy.audit_channel(sample, delta, episodes, confidence, statistic, seed)
+    tighter = privacy.mechanisms.of(release.channel).audit
+    return tighter(sample, delta, episodes, release.noise, canary.direction, confidence, seed)
+
+
+def shipped(release: Release, canary: Canary, size: int) -> Sampler:
+    """Transcripts (episode, use, copy, feature) of the simulated channel at the canary's inputs."""
+    channel = mechanism(release.channel, size)
+    scale = jax.tree.map(lambda leaf: leaf[0], noise_scale(release.channel, (release.noise,)))
+
+    def transcript(key: Array, messages: Array) -> Array:
+        draws = channel.draw(key, canary.direction.shape[:2])
+        copies = jax.vmap(lambda message, c: channel.release(message, c, scale), in_axes=(None, 0))
+        return jax.vmap(copies)(messages, draws)
+
+    many = jax.jit(jax.vmap(transcript, in_axes=(0, None)))
+
+    def sample(side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
+        keys = jax.random.split(jax.random.key(rng.integers(2**32)), episodes)
+        return np.asarray(many(keys, canary.second if side else canary.first))
+
+    return sample
+
+
+def shipped_deployed(release: Release, canary: Canary, size: int) -> Sampler:
+    """The same through the measurement of a deployed agent."""
+    spec, uses = release.channel, len(canary.first)
+    steps = np.arange(0, release.horizon, spec.period or release.horizon)[:uses]
+    made = np.zeros((2, release.horizon, mechanism(spec, size).size), np.float32)
+    made[0, steps], made[1, steps] = canary.first, canary.second
+
+    def sample(side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
+        del rng
+        left = deployed(release, np.broadcast_to(made[side], (episodes, *made.shape[1:])), max(1, spec.copies))
+        return left[:, :uses]
+
+    return sample
 
 
 # White-box checks -----------------------------------------------------------------------------------------------------
 
 
 def white_box(
-    program: Program, team: Team, scale: NoiseScale, noise: tuple[float, ...], episodes: int, seed: int
+    program: Program,
+    team: Team,
+    scale: NoiseScale,
+    noise: tuple[float, ...],
+    episodes: int,
+    seed: int,
+    path: str = "simulated",
 ) -> list[Check]:
-    """Checks of every message that the private agents of a team let out in real episodes."""
+    """Checks of every message that the private agents of a team let out in real episodes.
+
+    Of deployed senders that sample their past there are none: which messages were drawn stays inside the measurement.
+    """
     spec, private = team.channel.spec, [agent for agent, amount in enumerate(noise) if amount > 0]
-    before, left = (
-        np.asarray(part)[:, :, private] for part in rollouts(program, team, scale, jax.random.key(seed), episodes)
-    )
-    before, amounts = before[:, :, :, 0], np.array([noise[agent] for agent in private])
-    return privacy.mechanisms.of(spec).white_box(before, left, amounts)
+    found = jax.device_get(rollouts(program, team, scale, jax.random.key(seed), episodes))
+    before, left = found.before[:, :, private, 0], found.left[:, :, private]
+    if path == "deployed":
+        if spec.sample_rate:
+            return []
+        releases = [Release(spec, noise[agent], team.horizon) for agent in private]
+        each = zip(releases, private, strict=True)
+        left = np.stack([deployed(one, found.made[:, :, agent], team.agents - 1) for one, agent in each], axis=2)
+    return privacy.mechanisms.of(spec).white_box(before, left, np.array([noise[agent] for agent in private]))
 
 
 # Canaries -------------------------------------------------------------------------------------------------------------
@@ -131,7 +273,7 @@ def messages(team: Team, scale: NoiseScale, agent: int, worlds: Array, key: Arra
 
     def one(observations: Array) -> Array:
         keys = jax.random.split(key, TRIALS)
-        before = jax.vmap(lambda k: said(Script(observations), team, scale, k)[0][:, agent, 0])(keys)
+        before = jax.vmap(lambda k: said(Script(observations), team, scale, k).before[:, agent, 0])(keys)
         return jnp.mean(team.channel.clipped(before), axis=0)
 
     return jax.lax.map(one, worlds)
@@ -168,6 +310,7 @@ def lower_bound(
     episodes: int,
     confidence: float,
     seed: int,
+    path: str = "simulated",
 ) -> Bound:
     """A bound on one agent's ε from transcripts of a whole unit: all releases of an episode, or the first alone.
 
@@ -179,7 +322,9 @@ def lower_bound(
 
     def sample(side: int, count: int, rng: np.random.Generator) -> np.ndarray:
         key = jax.random.key(rng.integers(2**32))
-        return np.asarray(transcripts(team, scale, key, agent, count, pair.worlds[side]))[:, :uses]
+        left, made = jax.device_get(transcripts(team, scale, key, agent, count, pair.worlds[side]))
+        whole = replace(release, unit="episode")
+        return (left if path == "simulated" else deployed(whole, made, team.agents - 1))[:, :uses]
 
     each = 1 - (1 - confidence) / 2  # the better of two attackers is taken
     fitted = privacy.audit_channel(sample, delta, episodes, each, seed=seed)
@@ -192,8 +337,18 @@ def lower_bound(
     return max(known, fitted, key=lambda bound: bound.epsilon)._replace(confidence=confidence)
 
 
-def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[dict[str, Any]]:
-    """An entry for each budget, seed and private agent of a run; all verdicts hold together with this confidence."""
+def audit(
+    loaded: Loaded,
+    episodes: int,
+    confidence: float,
+    seed: int,
+    path: str = "simulated",
+    deployed_episodes: int | None = None,
+) -> list[dict[str, Any]]:
+    """An entry for each budget, seed, private agent and path of a run; all verdicts hold together with this confidence.
+
+    A deployed transcript takes milliseconds: there may be fewer of them.
+    """
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
     require(protocol.find(loaded.config.method).speaks, f"method {loaded.config.method} sends nothing to audit")
     horizon, agents, spec = loaded.program.task.horizon, loaded.program.task.agents, loaded.config.channel
@@ -201,30 +356,39 @@ def audit(loaded: Loaded, episodes: int, confidence: float, seed: int) -> list[d
     noise = [noise_scales(run.budget, spec, agents, horizon) for run in loaded.runs]
     audited = sum(amount > 0 for amounts in noise for amount in amounts)
     require(audited > 0, "no agent of this run has a finite budget, so there is no claim to audit")
-    each = privacy.family_confidence(audited, confidence)
+    paths = paths_of(path, spec)
+    each = privacy.family_confidence(audited * len(paths), confidence)
+    counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
     entries = []
     for index, run in enumerate(loaded.runs):
         if not any(noise[index]):
             continue
         team, scale = loaded.one(index)
-        checks = white_box(loaded.program, team, scale, noise[index], max(8, min(episodes // 50, 200)), seed)
-        failed = privacy.failures(checks, privacy.family_confidence(len(loaded.runs), confidence))
+        checked = {}
+        for one in paths:
+            sampled = max(8, min(counts[one] // 50, 200))
+            found = white_box(loaded.program, team, scale, noise[index], sampled, seed, one)
+            family = privacy.family_confidence(len(loaded.runs) * len(paths), confidence)
+            checked[one] = len(found), privacy.failures(found, family)
         for agent, amount in enumerate(noise[index]):
             if amount == 0:
                 continue
             release = Release(spec, amount, horizon, run.budget.unit)
             pair = canaries(loaded.program, team, scale, agent, seed)
-            bound = lower_bound(team, scale, agent, pair, release, run.budget.delta, episodes, each, seed)
-            entries.append(
-                {
-                    "budget": run.label,
-                    "seed": run.seed,
-                    "agent": agent,
-                    "unit": run.budget.unit,
-                    **privacy.verdict(run.budget.of(agents)[agent], bound),
-                    "exact_epsilon": privacy.epsilon(release, run.budget.delta),
-                    "checks": len(checks),
-                    "failed_checks": [f"{check.name}: {check.detail}" for check in failed],
-                }
-            )
+            for one in paths:
+                bound = lower_bound(team, scale, agent, pair, release, run.budget.delta, counts[one], each, seed, one)
+                checks, failed = checked[one]
+                entries.append(
+                    {
+                        "budget": run.label,
+                        "seed": run.seed,
+                        "agent": agent,
+                        "path": one,
+                        "unit": run.budget.unit,
+                        **privacy.verdict(run.budget.of(agents)[agent], bound),
+                        "exact_epsilon": privacy.epsilon(release, run.budget.delta),
+                        "checks": checks,
+                        "failed_checks": [f"{check.name}: {check.detail}" for check in failed],
+                    }
+                )
     return entries

@@ -21,6 +21,7 @@ from dpmac.agents import protocol
 from dpmac.agents.layers import Linear, fill
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
+from dpmac.analysis import audit
 from dpmac.config import Release, require
 from dpmac.learner.rollout import rollout
 from dpmac.runner.noise import noise_scales
@@ -53,6 +54,26 @@ def overhear(program: Program, team: Team, scale: NoiseScale, key: Array, episod
     said = trace.released[:, np.flatnonzero(team.sends)]
     facts = jax.vmap(program.task.secrets)(states)
     return Overheard(said.reshape(*said.shape[:3], -1), {name: classes_of(fact) for name, fact in facts.items()})
+
+
+@partial(jax.jit, static_argnums=(0, 4, 5))
+def composed(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int, step: int) -> Overheard:
+    """The same episodes before the channel: what senders made (episode, time, agent, number) at every step."""
+
+    def one(key: Array) -> tuple[Array, Any]:
+        found = audit.said(program.task, team, scale, key)
+        return found.made, program.task.secrets(jax.tree.map(lambda leaf: leaf[step], found.states))
+
+    made, facts = jax.vmap(one)(jax.random.split(key, episodes))
+    return Overheard(made, {name: classes_of(fact) for name, fact in facts.items()})
+
+
+def deployed(made: Overheard, releases: list[Release]) -> Overheard:
+    """What is heard where these messages leave through the measurement of each agent."""
+    agents = range(len(releases))
+    left = [audit.deployed(releases[agent], made.messages[:, :, agent], len(releases) - 1) for agent in agents]  # type: ignore[arg-type]
+    said = np.stack(left, axis=2)
+    return Overheard(said.reshape(*said.shape[:3], -1), made.secrets)  # type: ignore[arg-type]
 
 
 def classes_of(facts: Array) -> Array:
@@ -175,9 +196,15 @@ def learned(key: Array, inputs: Array, labels: Array, batches: Array, classes: i
 
 
 def eavesdrop(
-    loaded: Loaded, episodes: int = EPISODES, step: int = 0, confidence: float = 0.99, seed: int = 0
+    loaded: Loaded,
+    episodes: int = EPISODES,
+    step: int = 0,
+    confidence: float = 0.99,
+    seed: int = 0,
+    path: str = "simulated",
+    deployed_episodes: int | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """For each run its entries, one for every agent and secret; all verdicts hold together with this confidence.
+    """For each run its entries, one for every agent, secret and path; all verdicts hold together with this confidence.
 
     Secrets are those of a step; only those of the first can be no consequence of what was said, so that others have no
     cap.
@@ -186,22 +213,29 @@ def eavesdrop(
     task, config = loaded.program.task, loaded.config
     require(protocol.find(config.method).speaks, f"method {config.method} sends nothing to overhear")
     require(0 <= step < task.horizon, f"step must lie in [0, {task.horizon}), not {step}")
-    require(episodes >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {episodes}")
+    counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
+    for count in counts.values():
+        require(count >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {count}")
     if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):
         return [[] for _ in loaded.runs]
-    each = privacy.family_confidence(len(loaded.runs) * task.agents, confidence)
+    paths = audit.paths_of(path, config.channel)
+    each = privacy.family_confidence(len(loaded.runs) * task.agents * len(paths), confidence)
     found = []
     for index, run in enumerate(loaded.runs):
         team, scale = loaded.one(index)
-        heard = jax.device_get(overhear(loaded.program, team, scale, jax.random.key(seed), episodes, step))
         noise = noise_scales(run.budget, config.channel, task.agents, task.horizon)
-        entries = [
-            {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step}
-            | judged(answer, Release(config.channel, noise[agent], task.horizon), run.budget, agent, step, each)
-            for name, secrets in heard.secrets.items()
-            for agent in range(task.agents)
-            if (answer := guess(heard.messages[:, :, agent], secrets[:, agent], seed))
-        ]
+        releases, entries = [Release(config.channel, amount, task.horizon) for amount in noise], []
+        for one in paths:
+            listen = overhear if one == "simulated" else composed
+            heard = jax.device_get(listen(loaded.program, team, scale, jax.random.key(seed), counts[one], step))
+            heard = heard if one == "simulated" else deployed(heard, releases)
+            entries += [
+                {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step, "path": one}
+                | judged(answer, releases[agent], run.budget, agent, step, each)
+                for name, secrets in heard.secrets.items()
+                for agent in range(task.agents)
+                if (answer := guess(np.asarray(heard.messages[:, :, agent]), np.asarray(secrets[:, agent]), seed))
+            ]
         found.append(entries)
     return found
 

@@ -170,7 +170,7 @@ def accounting() -> Finding:
 def auditing() -> Finding:
     """An audit of the channel that agents use does not refute a true claim, and refutes one of half the epsilon."""
     from dpmac import privacy
-    from dpmac.cli.privacy import shipped
+    from dpmac.analysis.audit import shipped
 
     channel, horizon, size = privacy.Channel(), 5, 4
     release = privacy.Release(channel, privacy.calibrate(channel, 1.0, 1e-4, horizon), horizon)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ledger,
         limits,
         loss,
+        measurement,
         mechanisms,
         report,
         staircase,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         signal_to_noise,
         transcript_accuracy,
     )
+    from dpmac.privacy.measurement import Entropy, Measurement
     from dpmac.privacy.report import explain
     from dpmac.privacy.statement import claim, noise_scales
 
@@ -75,6 +77,7 @@ _HOME = {
         "signal_to_noise",
         "transcript_accuracy",
     ),
+    "measurement": ("Entropy", "Measurement"),
     "report": ("explain",),
     "statement": ("claim", "noise_scales"),
 }
@@ -86,6 +89,7 @@ _MODULES = (
     "ledger",
     "limits",
     "loss",
+    "measurement",
     "mechanisms",
     "report",
     "staircase",
@@ -101,7 +105,9 @@ __all__ = [
     "Canary",
     "Channel",
     "Check",
+    "Entropy",
     "Ledger",
+    "Measurement",
     "Release",
     "accounting",
     "audit",
@@ -128,6 +134,7 @@ __all__ = [
     "ledger",
     "limits",
     "loss",
+    "measurement",
     "mechanisms",
     "noise_scales",
     "private_accuracy",

@@ -1,8 +1,10 @@
 """What a channel's releases cost: exact ε(δ) and δ(ε), the noise that meets a budget, and the event for dp-accounting.
 
-Everything follows from a `config.Release`. Neighbours are two inputs of one agent, all else being equal: those of one
-message, or those of a whole episode (see `Release.neighbours` for the narrower relation of one transition). The cost is
-what an adversary learns who sees every released message; that recipients see fewer is no part of the claim.
+Everything follows from a `config.Release`. Neighbours are two inputs of one agent, which an adversary picks from the
+messages so far: before one message, or before every message of an episode (see `Release.neighbours` for the narrower
+relation of one transition). The cost is what the adversary learns who sees every released message; that recipients see
+fewer is no part of the claim. Costs are exact; beyond 2,048 uses of symbols, and for senders that sample over several
+releases, they are bounds from the safe side.
 """
 
 import math

@@ -86,8 +86,9 @@ def private_accuracy(epsilon: float, delta: float, secrets: int) -> float:
 def transcript_accuracy(release: Release, secrets: int) -> float:
     """The best guess of one of k secrets, all as likely, that everything a release lets out can allow.
 
-    The least of `private_accuracy` over all (ε, δ) that are true of it, which is exact for two secrets, and for three
-    or more the guess of no eavesdropper exceeds it. The secret may change all of the one sender's inputs.
+    The least of `private_accuracy` over many (ε, δ) that are true of it. For two secrets the best eavesdropper on
+    worst-case inputs comes that far; for three or more this is an upper bound, which even the best may stay below. The
+    secret may change all of the one sender's inputs.
 
     >>> round(transcript_accuracy(Release(Channel(clip_norm=0.5), noise=15.93, horizon=25), 3), 3)
     0.411

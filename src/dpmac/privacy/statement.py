@@ -7,9 +7,17 @@ from dpmac.config import Budget, Channel, Release, Unit
 from dpmac.privacy import accounting, mechanisms, theorem
 
 NEIGHBOURS: dict[Unit, str] = {
-    "message": "two inputs of one agent that one single message is made from, all else the same",
-    "episode": "two whole episodes of one agent's inputs, all else the same",
+    "message": "two inputs of one agent that one single message is made from, both picked by an adversary from "
+    "everything that was released before",
+    "episode": "two inputs of one agent at every step of an episode, both picked by an adversary from everything that "
+    "was released before",
 }
+ABOUT = "agents deployed with this noise (dpmac.load), which they draw from the operating system for every message"
+SIMULATED = (
+    "the run's own messages are simulated: their noise is float32, on the same grid, from a seed, and protects nothing "
+    "from whoever knows the seed or enumerates what the generator can give"
+)
+"""What `privacy.json` says about the path that its claims hold for, and the one that they do not hold for."""
 
 
 def noise_scales(budget: Budget, channel: Channel, agents: int, horizon: int) -> tuple[float, ...]:

@@ -91,6 +91,8 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
         "covers": "the messages of an episode in execution, with weights that do not depend on that episode"
         if speaks
         else "nothing is sent",
+        "about": privacy.statement.ABOUT if speaks else "nothing is sent",
+        "simulated": privacy.statement.SIMULATED if speaks else "nothing is sent",
         "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
         "length": tasks.abilities(task).length,
         "observers": dict(task.observers),

@@ -6,6 +6,7 @@ agent and what is claimed about it cannot drift apart. Subclasses are abstract o
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -19,12 +20,11 @@ from dpmac.privacy.loss import Loss, Pool
 class Source(Protocol):
     """Where a deployed agent's randomness comes from."""
 
+    read: Callable[[int], bytes]
+    """So many uniform bytes."""
+
     def words(self, *shape: int) -> np.ndarray:
         """Uniform 64-bit integers."""
-        ...
-
-    def normal(self, *shape: int) -> np.ndarray:
-        """Standard normal numbers in float64."""
         ...
 
 
@@ -182,6 +182,10 @@ class Mechanism(ABC):
     def draw(self, source: Source, noise: float, size: int) -> Any:
         """The randomness of one deployed message of so many numbers; how much is drawn never depends on data."""
 
+    def draws(self, source: Source, noise: float, size: int, count: int) -> Sequence[Any]:
+        """The randomness of so many messages, each as `draw` gives it."""
+        return [self.draw(source, noise, size) for _ in range(count)]
+
     @abstractmethod
     def parameters(self, noise: float, /) -> Any:
         """What a release needs to know of the noise scale, as a NamedTuple of NumPy values; all zeros: no noise.
@@ -201,6 +205,13 @@ class Mechanism(ABC):
         """What leaves a deployed agent (number,) for what its sender made (number,)."""
         with np.errstate(over="ignore"):
             return self.released(np, np.asarray(message, np.float32), draws, self.parameters(noise))
+
+    def valid(self, released: np.ndarray, noise: float) -> bool:
+        """Whether numbers (number,) that came from outside are ones that a release at this noise scale can hold.
+
+        What a receiver takes in from others is checked by it. Unless a mechanism knows better: finite numbers.
+        """
+        return bool(np.isfinite(released).all())
 
 
 def finite(xp: Any, message: Any) -> Any:

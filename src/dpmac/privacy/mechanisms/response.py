@@ -86,6 +86,9 @@ class Response(Symbols):
             *([checks.overlap(flips, 3, "flips independent between copies")] if many else []),
         ]
 
+    def ones(self, noise: float) -> tuple[int, ...]:
+        return (1,)
+
     @property
     def words(self) -> int:
         """One decides whether to flip, one to what."""

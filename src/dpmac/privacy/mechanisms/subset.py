@@ -155,6 +155,9 @@ class Subset(Symbols):
 
     # The release ------------------------------------------------------------------------------------------------------
 
+    def ones(self, noise: float) -> tuple[int, ...]:
+        return (self.members(noise),)
+
     @property
     def words(self) -> int:
         """One decides about the true symbol; one for each symbol puts the others in order."""

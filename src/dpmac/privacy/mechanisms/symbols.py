@@ -7,6 +7,7 @@ which as many are drawn whatever is sent; thresholds are rounded to the side of 
 
 import math
 from abc import abstractmethod
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -122,5 +123,17 @@ class Symbols(Mechanism):
 
     def draw(self, source: Source, noise: float, size: int) -> np.ndarray:
         """Words (word, 2), high and low."""
-        drawn = source.words(self.words)
+        return self.draws(source, noise, size, 1)[0]
+
+    def draws(self, source: Source, noise: float, size: int, count: int) -> np.ndarray:
+        """Words (count, word, 2), by one read."""
+        drawn = source.words(count, self.words)
         return np.stack([drawn >> np.uint64(32), drawn & np.uint64(0xFFFFFFFF)], axis=-1).astype(np.uint32)
+
+    def valid(self, released: np.ndarray, noise: float) -> bool:
+        """Zeros and ones; as many ones as a release holds."""
+        return bool(np.isin(released, (0.0, 1.0)).all() and np.sum(released) in self.ones(noise))
+
+    def ones(self, noise: float) -> Container[int]:
+        """How many ones a release holds."""
+        return range(self.channel.symbols + 1)

@@ -9,10 +9,10 @@ demo: $(READY)
 	$(BIN)/dpmac demo --out demo
 
 test: lint types
-	$(BIN)/pytest -n 2 -m "not large"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not large"
 
 test-all: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -42,7 +42,9 @@ def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=
 @partial(jax.jit, static_argnums=0)
 def play_all(task, team, scale, *given):
     nothing = jnp.zeros((team.uses, team.agents, 0))
-    return jax.vmap(lambda *each: play(task, team, False, False, None, scale, Randomness(*each, jitter=nothing)))(*given)
+    return jax.vmap(lambda *each: play(task, team, False, False, None, scale, Randomness(*each, jitter=nothing)))(
+        *given
+    )
 
 
 def record(team, scale, seed=0, episodes=EPISODES):

@@ -334,7 +334,6 @@ def test_command_audits_the_path_of_deployed_agents(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--path", "other"], "other"),
         (["--epsilon", "3"], "--epsilon describes a channel"),
         (["--clip-norm", "3"], "--clip-norm describes a channel"),
         (["--episodes", "3"], "episodes must be a whole number from 50"),
@@ -346,6 +345,12 @@ def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):
     error = capsys.readouterr().err
     assert says in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_an_unknown_path_is_refused_with_those_that_there_are(folder, capsys):
+    assert cli.main(["privacy", "audit", str(folder), "--path", "other"]) == 2
+    error = capsys.readouterr().err
+    assert all(path in error for path in ("deployed", "simulated", "both"))
 
 
 @pytest.mark.parametrize(

@@ -242,17 +242,17 @@ def arrays(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_finished_runs_hold_networks_and_no_observation(runs):
-    """A run in training does: its replay is how it goes on to the same bits."""
+    """A run in training does: its replay is how it continues bit-identically."""
     replayed = [name for name in arrays(runs / "stopped") if "observations" in name]
     assert replayed
     kept = arrays(runs / "finished")
     assert kept
     assert not any("observations" in name or "replay" in name or "optimiser" in name for name in kept)
-    networks = jax.eval_shape(lambda: population.load(runs / "finished").teams)
+    networks = jax.eval_shape(lambda: population.Kept(population.load(runs / "finished").teams))
     assert set(kept) == {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(networks)}
 
 
-def test_deployed_agents_hold_weights_and_noise_levels_alone(copy):
+def test_deployed_agents_hold_weights_and_noise_scales_alone(copy):
     before = {path.name for path in copy.rglob("*")}
     spoken(copy)
     after = {path.name for path in copy.rglob("*")} - before

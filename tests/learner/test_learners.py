@@ -1,0 +1,113 @@
+"""Every learner on every probe that it accepts: the known best return, with free and with private messages."""
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tiny import CONFIG, begin, contents, learning, train
+
+from dpmac import tasks
+from dpmac.config import BadInput, Budget, Channel, NetworkConfig, RunConfig, Training
+from dpmac.learner import base as learners
+from dpmac.runner import population
+
+PROBES = ("probe-value", "probe-memory", "probe-listen", "probe-neighbour", "probe-partner")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "maddpg": {"batch": 64, "learning_rate": 3e-3, "tau": 0.03, "explore_steps": 20_000, "recurrent_critic": True},
+    "mappo": {"learning_rate": 3e-3},
+    "pathwise": {"learning_rate": 5e-3},
+}
+EPISODES = {"maddpg": 4, "mappo": 32, "pathwise": 32}
+STEPS = {"maddpg": 32_000, "mappo": 64_000, "pathwise": 64_000}
+
+
+def config(learner: str, task: str, **others: Any) -> RunConfig:
+    method = "silent" if task in ("probe-value", "probe-memory") else "dpmac"
+    return RunConfig(
+        task,
+        method,
+        learner,
+        learner_options=OPTIONS[learner],
+        networks=NetworkConfig(16, 16, 4, aware=True),
+        training=Training(STEPS[learner], EPISODES[learner], evaluations=2, evaluation_episodes=8),
+        **others,
+    )
+
+
+def earned(folder: Any, run: RunConfig) -> tuple[Any, np.ndarray]:
+    """The task and the mean return (run,) of finished teams."""
+    loaded = train(folder, run)
+    scores = population.scores(loaded.program, loaded.teams, loaded.scale, 512)
+    return loaded.program.task, np.asarray(scores).mean(axis=1)
+
+
+def test_every_built_in_learner_is_tried():
+    assert set(OPTIONS) == set(learners.BUILT_IN)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("task", PROBES)
+@pytest.mark.parametrize("learner", OPTIONS)
+def test_probes_are_solved_with_free_messages(learner, task, tmp_path):
+    """The better of two seeds: a seed may settle for a code that is not the best."""
+    made, scores = earned(tmp_path / "run", config(learner, task, seeds=(0, 1)))
+    assert scores.max() == pytest.approx(made.optimal_return, abs=0.12)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("learner", OPTIONS)
+def test_a_private_symbol_is_worth_what_its_channel_lets_through(learner, tmp_path):
+    """A symbol once an episode at ε: the listener is right e^ε/(e^ε + 1) of the time in all steps but the first."""
+    budgets = (Budget((3.0,)), Budget((1.0,)))
+    once = Channel("response", symbols=2, period=0)
+    made, scores = earned(
+        tmp_path / "run", config(learner, "probe-listen", channel=once, budgets=budgets, seeds=(0, 1))
+    )
+    for place, epsilon in enumerate((3.0, 1.0)):
+        right = math.exp(epsilon) / (math.exp(epsilon) + 1)
+        assert scores[2 * place : 2 * place + 2].max() == pytest.approx(right * made.optimal_return, abs=0.25)
+
+
+def small(learner: str) -> RunConfig:
+    """A run of the smallest size by this learner."""
+    run = RunConfig(
+        "probe-listen",
+        learner=learner,
+        channel=Channel("response", period=0),
+        budgets=(Budget((3.0,)),),
+        seeds=(0, 1),
+        networks=NetworkConfig(8, 8, 4, products=3, entry_layer=True, share_parameters=True),
+    )
+    options = {"batch": 4, "explore_steps": 100} if learner == "maddpg" else {}
+    return learning(run, steps=400, evaluations=5, evaluation_episodes=4, **options)
+
+
+@pytest.mark.parametrize("learner", ["mappo", "pathwise"])  # that of MADDPG is tested with the runner
+def test_resumed_run_is_bit_identical(learner, tmp_path):
+    train(tmp_path / "whole", small(learner))
+    begin(tmp_path / "part", small(learner), pieces=2)
+    for _ in population.train_folder(tmp_path / "part"):
+        pass
+    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
+
+
+def test_agents_that_share_parameters_keep_them_equal_and_others_do_not(tmp_path):
+    teams = train(tmp_path / "run", small("pathwise")).teams
+    for leaf in jax.tree.leaves(teams):
+        np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:, :1], leaf.shape))
+    apart = train(tmp_path / "apart", CONFIG).teams
+    assert any(bool(np.any(np.asarray(leaf)[:, :1] != np.asarray(leaf)[:, 1:])) for leaf in jax.tree.leaves(apart))
+
+
+@pytest.mark.parametrize("learner", ["mappo", "pathwise"])
+def test_learners_without_values_of_actions_refuse_i2c_by_name(learner):
+    with pytest.raises(BadInput, match="I2C needs values of single joint actions"):
+        population.check(RunConfig("ccn", "i2c", learner))
+
+
+def test_a_task_that_is_not_differentiable_is_refused_by_name():
+    assert not tasks.abilities(tasks.make("rounds")).differentiable
+    with pytest.raises(BadInput, match="rounds does not declare itself differentiable"):
+        population.check(RunConfig("rounds", learner="pathwise"))

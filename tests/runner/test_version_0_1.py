@@ -1,5 +1,6 @@
 """Runs and results of version 0.1, kept as they were written, are still read."""
 
+import dataclasses
 import gzip
 import json
 import shutil
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dpmac import cli
+from dpmac import cli, experiments
 from dpmac.config import dumps, run_config
+from dpmac.experiments import SCALES
 from dpmac.results import records, store
-from dpmac.runner import population
+from dpmac.runner import population, schedule
 from dpmac.runner.checkpoint import digest
 
 DATA = Path(__file__).parent.parent / "data"
@@ -75,3 +77,10 @@ def test_results_keep_their_numbers_and_get_the_names_of_today():
 
 def test_the_mark_of_a_configuration_is_that_of_its_own_text(run):
     assert store.mark(run) == json.loads((run / "checkpoints/group-0.json").read_text())["config"]
+
+
+def test_nothing_that_version_0_1_has_trained_is_trained_again():
+    scale = SCALES["paper"]
+    scale = dataclasses.replace(scale, training=dataclasses.replace(scale.training, episodes=16))
+    wanted = experiments.populations(experiments.targets(["all"]), scale, scale.tasks)
+    assert schedule.plan(DATA.parents[1] / "results", wanted) == []

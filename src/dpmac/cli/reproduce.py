@@ -105,7 +105,9 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
     )
     wanted = populations(names, scale, options.tasks or scale.tasks, methods)
     require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
-    return wanted
+    from dpmac.runner.train import complete
+
+    return {name: complete(config) for name, config in wanted.items()}
 
 
 def text(summary: dict[str, Any]) -> str:

@@ -73,6 +73,10 @@ class Learner(ABC):
     def team(self, state: Any) -> Team:
         """The team as it acts now."""
 
+    def settled(self, play: Rollout) -> "Learner":
+        """This learner with every setting written out that by default depends on the task."""
+        return self
+
     # What planning and benchmarks ask ---------------------------------------------------------------------------------
 
     def batch_size(self, play: Rollout) -> int:

@@ -170,6 +170,9 @@ class Maddpg(Learner):
             return jnp.ones(())
         return jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0)
 
+    def settled(self, play: Rollout) -> "Maddpg":
+        return dataclasses.replace(self, batch=self.batch_size(play))
+
     def batch_size(self, play: Rollout) -> int:
         return self.batch or abilities(play.task).paper_batch
 

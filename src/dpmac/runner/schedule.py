@@ -93,10 +93,10 @@ def plan(out: Path, wanted: Mapping[str, RunConfig]) -> list[Job]:
     for name, config in wanted.items():
         config = train.complete(config)
         for found in (record for key, record in done.items() if key in experiments.run_names(name, config).values()):
-            check_same(out, found.config, config)
+            check_same(out, train.complete(found.config), config)
         missing = {key: run for key, run in experiments.run_names(name, config).items() if run not in done}
         for job in jobs_begun(out, name):
-            check_same(out, job.config, config)
+            check_same(out, train.complete(job.config), config)
             if missing.keys() & job.names.keys():
                 begun.append(job)
                 missing = {key: run for key, run in missing.items() if key not in job.names}

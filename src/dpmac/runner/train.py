@@ -70,9 +70,16 @@ class Program:
 
 
 def complete(config: RunConfig) -> RunConfig:
-    """The configuration with every setting of its learner written out, as a run's folder keeps it."""
-    learner = learners.make(config.learner, config.learner_options)
-    return dataclasses.replace(config, learner_options=to_json(learner))
+    """The configuration with every setting of its learner and whole iterations written out, as a run's folder keeps it.
+
+    Two configurations that train alike are then equal.
+    """
+    program = Program.of(config)
+    return dataclasses.replace(
+        config,
+        learner_options=to_json(program.learner.settled(program.rollout)),
+        training=dataclasses.replace(config.training, steps=program.steps),
+    )
 
 
 class RunState(NamedTuple):

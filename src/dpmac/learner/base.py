@@ -9,6 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 from jax import Array
 
 from dpmac import plugins
@@ -40,6 +41,10 @@ class Clock(NamedTuple):
     """Environment steps done."""
     total: int
     """Environment steps of the whole run."""
+
+    def rate_scale(self, decay: float) -> Array:
+        """Share of the learning rate that applies now, if it falls to zero over this share of the run at its end."""
+        return jnp.clip((1 - self.steps / self.total) / decay, 0.0, 1.0) if decay else jnp.ones(())
 
 
 @dataclasses.dataclass(frozen=True)

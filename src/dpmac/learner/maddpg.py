@@ -137,7 +137,7 @@ class Maddpg(Learner):
         episode_key, update_key = jax.random.split(key)
         fresh = play(state.networks.team, noise, episode_key, self.exploration(clock))
         ring = replay.add(state.ring, fresh.episode)
-        scale = self.rate_scale(clock)
+        scale = clock.rate_scale(self.decay)
 
         def learn(carry: tuple[LearnerNetworks, Optimisers], k: Array):
             networks, optimisers, report = update(self, *carry, ring, k, self.batch_size(play), scale)
@@ -163,12 +163,6 @@ class Maddpg(Learner):
         """Probability of a random action."""
         share = jnp.clip(clock.steps / max(self.explore_steps, 1), 0.0, 1.0)
         return self.explore_start + share * (self.explore_end - self.explore_start)
-
-    def rate_scale(self, clock: Clock) -> Array:
-        """Share of the learning rate that applies now."""
-        if self.decay == 0:
-            return jnp.ones(())
-        return jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0)
 
     def settled(self, play: Rollout) -> "Maddpg":
         return dataclasses.replace(self, batch=self.batch_size(play))

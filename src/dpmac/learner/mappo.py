@@ -140,7 +140,7 @@ class Mappo(Learner):
         lessons = Lessons(batch, old, centred, (returns - mean) / deviation)
         share = clock.steps / clock.total
         entropy = self.entropy + share * (self.entropy_end - self.entropy)
-        rate_scale = jnp.clip((1 - share) / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
+        rate_scale = clock.rate_scale(self.decay)
         orders = jax.vmap(lambda k: jax.random.permutation(k, play.episodes))(jax.random.split(order_key, self.epochs))
 
         def learn(carry: tuple[Team, Critic, Any], places: Array):

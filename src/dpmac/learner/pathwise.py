@@ -125,7 +125,7 @@ class Pathwise(Learner):
     def step(self, clock: Clock, team: Team, optimiser: Any, gradient: Any) -> tuple[Team, Any]:
         """A team and its optimiser after one step along a gradient."""
         change, optimiser = jax.vmap(self.optimiser.update)(team.tied(gradient), optimiser)
-        scale = jnp.clip((1 - clock.steps / clock.total) / self.decay, 0.0, 1.0) if self.decay else jnp.ones(())
+        scale = clock.rate_scale(self.decay)
         return eqx.apply_updates(team, jax.tree.map(lambda x: scale * x, change)), optimiser
 
     def gradient(

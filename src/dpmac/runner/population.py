@@ -213,7 +213,7 @@ def train_group(
 
     def save(evaluations: int, states: RunState) -> None:
         finished = evaluations == len(points) - 1
-        tree = Kept(program.learner.team(states.learner)) if finished else states
+        tree = Kept(jax.vmap(program.learner.team)(states.learner)) if finished else states
         checkpoint.save(home, name, tree, {"config": mark, "evaluations": evaluations, "finished": finished})
 
     try:

@@ -234,7 +234,7 @@ class Team(eqx.Module):
         """Logits (time, agent, episode, action) that the team would have had in recorded episodes.
 
         observations (T or T + 1, agent, episode, feature), actions (T, agent, episode), draws (episode, …), scale
-        (agent,) or (episode, agent); messages are made anew by these senders. Episodes are the last axis but one
+        (agent,) or (episode, agent); messages are recomputed with these senders. Episodes are the last axis but one
         because the recurrent layer takes all of them at once, with each agent's weights.
         """
         sequential, axes = self.members.protocol.sequential, (2, 2, 0, 0 if scale.value.ndim == 2 else None)

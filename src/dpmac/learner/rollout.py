@@ -70,8 +70,10 @@ def rollout(
     if scale.value.ndim == 1:
         scale = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), scale)
     gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
-    lots = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
-    wander, uniform = (lots[..., 0] < explore, (lots[..., 1] * task.actions).astype(int)) if not greedy else (lots,) * 2
+    uniforms = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
+    wander, uniform = (
+        (uniforms[..., 0] < explore, (uniforms[..., 1] * task.actions).astype(int)) if not greedy else (uniforms,) * 2
+    )
     messages = (episodes, team.uses, task.agents, team.channel.size if jitter else 0)
     extra = jitter * jax.random.gumbel(jitter_key, messages) if jitter else jnp.zeros(messages)
     random = Randomness(starts, jax.random.key_data(keys), gumbel, wander, uniform, extra)
@@ -122,17 +124,17 @@ def describe(team: Team, episode: Episode, scale: NoiseScale) -> dict[str, Array
     one_hot = jax.nn.one_hot(episode.actions, team.actions)
     observations = episode.observations[:-1]
     draws = team.noise_draws(jax.random.wrap_key_data(episode.draws))
-    read = jnp.zeros((len(observations), team.agents, team.width))
+    projected = jnp.zeros((len(observations), team.agents, team.width))
     if team.members.protocol.sequential:
-        read = jax.vmap(team.project)(team.replay_stepwise(observations, episode.actions, draws, scale))
+        projected = jax.vmap(team.project)(team.replay_stepwise(observations, episode.actions, draws, scale))
     sender = jax.tree.map(lambda x: x[0], draws.sender)
-    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, read, sender)
+    raw = jax.vmap(team.compose, in_axes=(0, 0, 0, None))(observations, episode.actions, projected, sender)
     clipped = clip_to_norm(raw, team.channel.spec.clip_norm)
     norm = jnp.linalg.norm(raw, axis=-1)
     signal = jnp.mean(jnp.sum(jnp.var(clipped, axis=0), axis=-1))
     noise = jnp.mean(team.channel.size * scale.value**2)
     extra = jax.vmap(jax.vmap(lambda member, *given: member.protocol.describe(*given)), in_axes=(None, 0, 0, 0))(
-        team.members, observations, one_hot, read
+        team.members, observations, one_hot, projected
     )
     return {
         "message_norm": jnp.mean(norm),

@@ -134,14 +134,14 @@ def peak_bytes() -> int:
 
 
 def compare(
-    kinds: Sequence[tuple[str, str, int]],
+    kinds: Sequence[tuple[str, str, str, int]],
     episodes: int,
     iterations: int,
     repeats: int,
     parts: bool,
     progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """This machine, and a row for each kind (task, method, runs side by side), which `progress` gets as well.
+    """This machine, and a row for each kind (task, learner, method, runs side by side), which `progress` gets as well.
 
     Kinds of a task stand together and are timed in turns. With `parts`, also the times of the parts of an iteration.
     """
@@ -149,18 +149,24 @@ def compare(
     prepared = prepare([config_of(*kind, episodes) for kind in kinds])
     for task, group in itertools.groupby(zip(kinds, prepared, strict=True), lambda pair: pair[0][0]):
         names, items = zip(*group, strict=True)
-        for (_, method, runs), item, seconds in zip(names, items, measure(items, iterations, repeats), strict=True):
+        for (_, learner, method, runs), item, seconds in zip(
+            names, items, measure(items, iterations, repeats), strict=True
+        ):
+            fresh = episodes / item.program.learner.updates(item.program.rollout)
             row: dict[str, Any] = {
                 "task": task,
+                "learner": learner,
                 "method": method,
                 "runs": runs,
                 "ms_per_update": 1e3 * seconds,
                 "updates_per_second": runs / seconds,
-                "steps_per_second": runs * 4 * item.program.task.horizon / seconds,
+                "steps_per_second": runs * fresh * item.program.task.horizon / seconds,
                 "compile_seconds": item.compile_seconds,
                 "matrix_share": runs * operations(item.program) / seconds / rate,
                 "released_over_ours": RELEASED_SECONDS.get(task, float("nan")) / seconds * runs,
             }
+            if learner != RunConfig.learner:
+                del row["released_over_ours"]  # the authors' code updates as the default learner does
             if parts:
                 row["parts_ms"] = {name: 1e3 * value for name, value in breakdown(item.config, repeats).items()}
             rows.append(row)
@@ -168,7 +174,7 @@ def compare(
     return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": peak_bytes(), "rows": rows}
 
 
-def config_of(task: str, method: str, runs: int, episodes: int) -> RunConfig:
+def config_of(task: str, learner: str, method: str, runs: int, episodes: int) -> RunConfig:
     """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does."""
     found = protocol.find(method)
     channel, budget = Channel(place=found.private_at), Budget((10.0,)) if found.speaks else Budget()
@@ -176,6 +182,7 @@ def config_of(task: str, method: str, runs: int, episodes: int) -> RunConfig:
     return RunConfig(
         task,
         method,
+        learner,
         channel=channel,
         budgets=(budget,),
         seeds=tuple(range(runs)),

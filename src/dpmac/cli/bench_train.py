@@ -1,6 +1,7 @@
 """`dpmac bench train`: milliseconds per update of all agents, with its share of rollouts."""
 
 import itertools
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import require
+from dpmac.config import RunConfig, require
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,14 @@ class BenchTrain:
 
     tasks: tuple[str, ...] = ("ccn", "cn", "pp")
     """Tasks to measure."""
+    learners: tuple[str, ...] = (RunConfig.learner,)
+    """Learners to measure."""
     methods: tuple[str, ...] = ("dpmac",)
     """Methods to measure."""
     populations: tuple[int, ...] = (1, 5, 35)
     """Runs side by side."""
     episodes: int = 4
-    """Fresh episodes an iteration; an update comes with four of them."""
+    """Fresh episodes an iteration."""
     iterations: int = 10
     """Iterations in one timed piece."""
     repeats: int = 5
@@ -40,7 +43,7 @@ def run_train(argv: Sequence[str]) -> None:
     require(options.episodes % 4 == 0, f"episodes must be a multiple of 4, not {options.episodes}")
     from dpmac.analysis import bench
 
-    kinds = list(itertools.product(options.tasks, options.methods, options.populations))
+    kinds = list(itertools.product(options.tasks, options.learners, options.methods, options.populations))
     result = bench.compare(kinds, options.episodes, options.iterations, options.repeats, options.breakdown, show)
     emit(result, options.json, lambda: text(result))
 
@@ -48,24 +51,26 @@ def run_train(argv: Sequence[str]) -> None:
 def show(row: dict[str, Any]) -> None:
     """Say on stderr what was just measured."""
     done = f"{row['ms_per_update']:.2f} ms an update, compiled in {row['compile_seconds']:.0f} s"
-    print(f"{row['task']} {row['method']} {row['runs']} runs: {done}", file=sys.stderr, flush=True)
+    print(f"{row['task']} {row['learner']} {row['method']} {row['runs']} runs: {done}", file=sys.stderr, flush=True)
 
 
 def text(result: dict[str, Any]) -> str:
     """The result as a table."""
     table = Table(title=title(result))
-    for name in ("task", "method", "runs", "ms an update", "env steps/s", "compile s", "matrix share", "× released"):
-        table.add_column(name, justify="left" if name in ("task", "method") else "right")
+    named = ("task", "learner", "method")
+    for name in (*named, "runs", "ms an update", "env steps/s", "compile s", "matrix share", "× released"):
+        table.add_column(name, justify="left" if name in named else "right")
     for row in result["rows"]:
         table.add_row(
             row["task"],
+            row["learner"],
             row["method"],
             str(row["runs"]),
             f"{row['ms_per_update']:.2f}",
             f"{row['steps_per_second']:,.0f}",
             f"{row['compile_seconds']:.0f}",
-            f"{row['matrix_share']:.0%}",
-            f"{row['released_over_ours']:.1f}",
+            f"{row['matrix_share']:.0%}" if math.isfinite(row["matrix_share"]) else "-",
+            f"{row['released_over_ours']:.1f}" if "released_over_ours" in row else "-",
         )
     console = Console(width=110)
     with console.capture() as captured:

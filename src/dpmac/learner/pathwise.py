@@ -55,6 +55,9 @@ class Pathwise(Learner):
     """Weight of the mean squared message before the channel."""
     jitter: float = 1.0
     """Scale of Gumbel noise on the scores of symbols in training, by which codes are explored."""
+    balance: float = 0.1
+    """Weight of the entropy of the symbols that a sender uses over the episodes of a batch, while releases are sampled:
+    it parts secrets that share a symbol."""
     starts: int = 1
     """Teams that a run begins with. The fresh episodes are shared out between them until `trial` is over; then the one
     that has earned most goes on alone. A code that uses one symbol for two secrets is so left behind."""
@@ -72,7 +75,7 @@ class Pathwise(Learner):
         for name in ("decay", "expectation", "trial"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
-        for name in ("logit_penalty", "score_penalty", "jitter"):
+        for name in ("logit_penalty", "score_penalty", "jitter", "balance"):
             value = getattr(self, name)
             require(value >= 0, f"{name} must be at least 0, not {value}")
 
@@ -143,7 +146,15 @@ class Pathwise(Learner):
     ) -> tuple[Array, dict[str, Array]]:
         """The loss over so many episodes, in each of which the channel releases what it happens to."""
         trace = rollout(play.task, team, noise, key, count, relaxed=True, jitter=self.jitter_of(team))
-        return self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
+        loss, report = self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
+        return loss - self.balance * self.spread(team, trace.raw), report
+
+    def spread(self, team: Team, raw: Array) -> Array:
+        """The entropy of the symbols that a sender uses, from its scores (episode, time, agent, symbol)."""
+        if not (self.balance and team.channel.size and team.channel.host.alphabet):
+            return jnp.zeros(())
+        used = jnp.mean(jax.nn.softmax(raw), axis=(0, 1))
+        return jnp.mean(jnp.sum(jax.scipy.special.entr(used), axis=-1))
 
     def expected(self, play: Rollout, noise: NoiseScale, key: Array, team: Team) -> tuple[Array, dict[str, Array]]:
         """The loss over episodes that are each played once for everything that the channel may release."""

@@ -26,6 +26,8 @@ from dpmac.tasks import abilities
 
 SCORE_RATE = 0.05
 """Rate at which the score of a start follows what it earns."""
+LEAST_JITTER = 0.1
+"""Share of the jitter that remains at the end of a run."""
 MOST_OUTCOMES = 81
 """Joint outcomes of a channel over which returns are averaged at most."""
 
@@ -138,8 +140,9 @@ class Pathwise(Learner):
         sampled = jax.grad(partial(self.sampled, play, noise, key, play.episodes), has_aux=True)
         if not self.expects(team):
             return sampled(team)
-        expected = jax.grad(partial(self.expected, play, noise, key), has_aux=True)
-        return jax.lax.cond(clock.steps >= (1 - self.expectation) * clock.total, expected, sampled, team)
+        left = (1 - clock.steps / clock.total) / self.expectation
+        expected = jax.grad(partial(self.expected, play, noise, key, jnp.maximum(left, LEAST_JITTER)), has_aux=True)
+        return jax.lax.cond(left <= 1, expected, sampled, team)
 
     def sampled(
         self, play: Rollout, noise: NoiseScale, key: Array, count: int, team: Team
@@ -156,8 +159,14 @@ class Pathwise(Learner):
         used = jnp.mean(jax.nn.softmax(raw), axis=(0, 1))
         return jnp.mean(jnp.sum(jax.scipy.special.entr(used), axis=-1))
 
-    def expected(self, play: Rollout, noise: NoiseScale, key: Array, team: Team) -> tuple[Array, dict[str, Array]]:
-        """The loss over episodes that are each played once for everything that the channel may release."""
+    def expected(
+        self, play: Rollout, noise: NoiseScale, key: Array, left: Array, team: Team
+    ) -> tuple[Array, dict[str, Array]]:
+        """The loss over episodes that are each played once for everything that the channel may release.
+
+        Symbols are still explored, by this share of the jitter: what is averaged over is the symbol as well as its
+        noise, so that the gradient of the scores is exact. The code becomes sure of itself as the share falls.
+        """
         outcomes = joint_outcomes(team)
         count = max(1, play.episodes // len(outcomes))
 
@@ -165,10 +174,17 @@ class Pathwise(Learner):
             return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
 
         trace = jax.vmap(one)(outcomes)
-        law: Any = jax.vmap(jax.vmap(team.channel.law))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
+        law = jax.vmap(jax.vmap(partial(self.law, team, left)))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
         weights = jnp.prod(law[:, jnp.arange(team.agents), jnp.argmax(outcomes, axis=-1)], axis=-1)
         earned = jnp.mean(jnp.sum(weights.T * returns(trace.episode), axis=0))
         return self.loss(trace, earned, play.task.horizon)
+
+    def law(self, team: Team, left: Array, scores: Array, scale: NoiseScale) -> Array:
+        """Probabilities (symbol,) of what is released for these scores (symbol,), jittered by this share."""
+        if not self.jitter:
+            return team.channel.law(scores, scale)  # type: ignore[return-value]
+        each: Any = jax.vmap(team.channel.law, in_axes=(0, None))(jnp.eye(len(scores)), scale)
+        return jax.nn.softmax(scores / (self.jitter * left)) @ each
 
     def loss(self, trace: Trace, earned: Array, horizon: int) -> tuple[Array, dict[str, Array]]:
         """Minus the return of a step, and penalties on large logits and scores, which would end the backward pass."""

@@ -50,21 +50,23 @@ def test_every_built_in_learner_is_tried():
 @pytest.mark.large
 @pytest.mark.parametrize("task", PROBES)
 @pytest.mark.parametrize("learner", OPTIONS)
-def test_probes_are_solved_with_free_messages(learner, task, tmp_path):
+def test_probes_are_solved_with_free_messages(learner, task, tmp_path, record_property):
     """The better of two seeds: a seed may settle for a code that is not the best."""
     made, scores = earned(tmp_path / "run", config(learner, task, seeds=(0, 1)))
+    record_property("counted", f"{learner} on {task}: {scores.round(2)} of {made.optimal_return:.2f}")
     assert scores.max() == pytest.approx(made.optimal_return, abs=0.12)
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("learner", OPTIONS)
-def test_a_private_symbol_is_worth_what_its_channel_lets_through(learner, tmp_path):
+def test_a_private_symbol_is_worth_what_its_channel_lets_through(learner, tmp_path, record_property):
     """A symbol once an episode at ε: the listener is right e^ε/(e^ε + 1) of the time in all steps but the first."""
     budgets = (Budget((3.0,)), Budget((1.0,)))
     once = Channel("response", symbols=2, period=0)
     made, scores = earned(
         tmp_path / "run", config(learner, "probe-listen", channel=once, budgets=budgets, seeds=(0, 1))
     )
+    record_property("counted", f"{learner} by a private symbol at ε = 3, 3, 1, 1: {scores.round(2)}")
     for place, epsilon in enumerate((3.0, 1.0)):
         right = math.exp(epsilon) / (math.exp(epsilon) + 1)
         assert scores[2 * place : 2 * place + 2].max() == pytest.approx(right * made.optimal_return, abs=0.25)

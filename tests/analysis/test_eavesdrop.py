@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, begin, learning
+from tiny import CONFIG, learning, untrained
 
 from dpmac import cli, privacy
 from dpmac.agents.mechanisms.response import Response
@@ -255,7 +255,7 @@ def test_information_of_a_noisy_code():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("eavesdrop") / "run"
-    begin(found, dataclasses.replace(CONFIG, channel=ONCE, budgets=(Budget((1.0,)),), seeds=(0,)), pieces=1)
+    untrained(found, dataclasses.replace(CONFIG, channel=ONCE, budgets=(Budget((1.0,)),), seeds=(0,)))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tiny import CONFIG, begin, contents, learning, train
+from tiny import CONFIG, small, train
 
 from dpmac import tasks
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, RunConfig, Training
@@ -70,29 +70,6 @@ def test_a_private_symbol_is_worth_what_its_channel_lets_through(learner, tmp_pa
     for place, epsilon in enumerate((3.0, 1.0)):
         right = math.exp(epsilon) / (math.exp(epsilon) + 1)
         assert scores[2 * place : 2 * place + 2].max() == pytest.approx(right * made.optimal_return, abs=0.25)
-
-
-def small(learner: str) -> RunConfig:
-    """A run of the smallest size by this learner."""
-    run = RunConfig(
-        "probe-listen",
-        learner=learner,
-        channel=Channel("response", period=0),
-        budgets=(Budget((3.0,)),),
-        seeds=(0, 1),
-        networks=NetworkConfig(8, 8, 4, products=3, entry_layer=True, share_parameters=True),
-    )
-    options = {"batch": 4, "explore_steps": 100} if learner == "maddpg" else {}
-    return learning(run, steps=400, evaluations=5, evaluation_episodes=4, **options)
-
-
-@pytest.mark.parametrize("learner", ["mappo", "pathwise"])  # that of MADDPG is tested with the runner
-def test_resumed_run_is_bit_identical(learner, tmp_path):
-    train(tmp_path / "whole", small(learner))
-    begin(tmp_path / "part", small(learner), pieces=2)
-    for _ in population.train_folder(tmp_path / "part"):
-        pass
-    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
 
 
 def test_agents_that_share_parameters_keep_them_equal_and_others_do_not(tmp_path):

@@ -3,16 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint types format docs bench clean
+.PHONY: demo test test-all suite lint types format docs bench clean
 
 demo: $(READY)
 	$(BIN)/dpmac demo --out demo
 
-test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m "not large"
+# Types are checked while the tests run; files of tests go to two processes in the order of tests/conftest.py.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test: lint
+	$(MAKE) --jobs 2 types suite
 
 test-all: lint types
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(PYTEST)
+
+suite: $(READY)
+	$(PYTEST) -m "not large"
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -139,7 +139,7 @@ def test_a_learner_outside_the_package_keeps_its_settings(outside):
 
 @pytest.mark.large
 @pytest.mark.parametrize("probe", ["probe-value", "probe-memory", "probe-listen", "probe-neighbour", "probe-partner"])
-def test_a_learner_outside_the_package_trains_every_probe(outside, probe, monkeypatch):
+def test_a_learner_outside_the_package_trains_every_probe(outside, probe, monkeypatch, record_property):
     monkeypatch.chdir(outside)
     out = f"runs/reinforce-{probe}"
     size = "--hidden 16 --message-hidden 16 --message-size 4 --episodes 64 --steps 160000 --evaluations 2"
@@ -147,4 +147,5 @@ def test_a_learner_outside_the_package_trains_every_probe(outside, probe, monkey
     loaded = population.load(outside / out)
     task: Any = loaded.program.task
     scores = population.scores(loaded.program, loaded.teams, loaded.scale, 256)
+    record_property("counted", f"REINFORCE on {probe}: {scores.mean():.2f} of {task.optimal_return:.2f}")
     assert float(scores.mean()) > 0.9 * task.optimal_return

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, begin
+from tiny import CONFIG, untrained
 
 from dpmac import cli, privacy
 from dpmac.agents.mechanisms.code import Code
@@ -290,7 +290,7 @@ def test_planted_fault_refutes_the_claim(fault):
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("audit") / "run"
     budgets = (Budget((1.0, math.inf), accountant="paper"), Budget((2.0,), unit="message"), Budget())
-    begin(found, dataclasses.replace(CONFIG, budgets=budgets, seeds=(0,), task_options={"horizon": 25}), pieces=1)
+    untrained(found, dataclasses.replace(CONFIG, budgets=budgets, seeds=(0,), task_options={"horizon": 25}))
     return found
 
 
@@ -361,6 +361,6 @@ def test_an_unknown_path_is_refused_with_those_that_there_are(folder, capsys):
     ],
 )
 def test_what_has_no_claim_is_refused(change, says, tmp_path, capsys):
-    begin(tmp_path / "run", dataclasses.replace(CONFIG, seeds=(0,), **change), pieces=1)
+    untrained(tmp_path / "run", dataclasses.replace(CONFIG, seeds=(0,), **change))
     assert cli.main(["privacy", "audit", str(tmp_path / "run")]) == 2
     assert says in capsys.readouterr().err

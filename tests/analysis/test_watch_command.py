@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import CONFIG, begin
+from tiny import CONFIG, untrained
 
 from dpmac import cli
 from dpmac.analysis import film
@@ -19,7 +19,7 @@ from dpmac.tasks import render
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("watch") / "run"
-    begin(found, pieces=1)
+    untrained(found)
     return found
 
 
@@ -32,7 +32,7 @@ def test_a_team_with_noise_is_filmed_beside_itself_without(folder, tmp_path, cap
 
 
 def test_a_team_that_is_silent_or_free_has_one_picture(tmp_path):
-    begin(tmp_path / "run", dataclasses.replace(CONFIG, method="silent", budgets=(FREE,)), 1)
+    untrained(tmp_path / "run", dataclasses.replace(CONFIG, method="silent", budgets=(FREE,)))
     film.save(tmp_path / "run", tmp_path / "film.png", size=64)
     with Image.open(tmp_path / "film.png") as pictures:
         assert pictures.size == (64, 64)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, begin
+from tiny import CONFIG, untrained
 
 import dpmac
 from dpmac.config import BadInput, Budget, Channel
@@ -145,7 +145,7 @@ def test_simulation_is_repeatable_and_charged_to_nobody(tmp_path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("deploy") / "run"
-    begin(found, pieces=1)
+    untrained(found)
     dpmac.load(found, epsilon=1, limit=math.inf, new_ledger=True)
     return found
 
@@ -254,7 +254,7 @@ def test_steps_without_a_release_cost_nothing(tmp_path):
 
 
 def test_the_limit_is_said_by_whoever_opens_the_ledger_and_never_changes(tmp_path):
-    begin(tmp_path / "run", pieces=1)
+    untrained(tmp_path / "run")
     run = tmp_path / "run"
     with pytest.raises(BadInput, match="limit must be said"):
         dpmac.load(run, epsilon=1, new_ledger=True)
@@ -288,7 +288,7 @@ def test_a_budget_is_named_by_its_numbers_where_there_are_several(folder):
 
 def test_budgets_of_two_kinds_are_named_in_full(tmp_path):
     budgets = (Budget((1.0,)), Budget((1.0,), unit="message"))
-    begin(tmp_path / "run", dataclasses.replace(CONFIG, budgets=budgets), pieces=1)
+    untrained(tmp_path / "run", dataclasses.replace(CONFIG, budgets=budgets))
     with pytest.raises(BadInput, match="said of several"):
         opened(tmp_path / "run", 1, new_ledger=True)
     labels = dataclasses.replace(CONFIG, budgets=budgets).labels
@@ -296,7 +296,7 @@ def test_budgets_of_two_kinds_are_named_in_full(tmp_path):
 
 
 def test_a_run_of_one_budget_needs_no_name_and_one_without_noise_no_limit(tmp_path):
-    begin(tmp_path / "run", dataclasses.replace(CONFIG, budgets=(Budget(),)), pieces=1)
+    untrained(tmp_path / "run", dataclasses.replace(CONFIG, budgets=(Budget(),)))
     team = dpmac.load(tmp_path / "run", new_ledger=True)
     assert team.ledger.epsilon == (math.inf, math.inf)
     team.act(np.zeros((2, team.program.task.observation_size)), team.start())

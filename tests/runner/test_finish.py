@@ -2,13 +2,13 @@
 
 import jax
 import numpy as np
-from tiny import begin
+from tiny import untrained
 
 from dpmac.runner import finish, population
 
 
 def test_episodes_of_a_task_that_carries_a_key_are_told(tmp_path):
-    begin(tmp_path / "run", pieces=1)
+    untrained(tmp_path / "run")
     loaded = population.load(tmp_path / "run")
     watched = finish.watch_all(loaded, len(loaded.runs))
     assert watched.examples.states.key.dtype == np.uint32

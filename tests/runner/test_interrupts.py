@@ -30,13 +30,11 @@ def test_resume_saves_and_says_how_to_go_on(tmp_path):
     assert code == 130
     assert f"saved; go on with: dpmac resume {tmp_path / 'run'}" in error
     assert len((tmp_path / "run/metrics.csv").read_text()) < len((tmp_path / "whole/metrics.csv").read_text())
-    process = dpmac("resume", tmp_path / "run", "--quiet")
-    _, error = process.communicate()
-    assert process.returncode == 0, error
+    assert cli.main(["resume", str(tmp_path / "run"), "--quiet"]) == 0
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
-def test_reproduce_says_that_the_same_command_goes_on(tmp_path):
+def test_reproduce_says_that_the_same_command_goes_on(tmp_path, capsys):
     process = dpmac(*REPRODUCE, tmp_path)
     code, out, error = interrupted(process, lambda: any((tmp_path / "jobs").glob("*/config.json")))
     assert code == 130
@@ -45,10 +43,8 @@ def test_reproduce_says_that_the_same_command_goes_on(tmp_path):
     assert error.strip().endswith("interrupted")
     (job,) = (tmp_path / "jobs").iterdir()
     assert (job / "checkpoints/group-0.json").exists()
-    again = dpmac(*REPRODUCE, tmp_path)
-    out, error = again.communicate()
-    assert again.returncode == 0, error
-    assert "3 of 3 runs finished" in out
+    assert cli.main([*REPRODUCE, str(tmp_path)]) == 0
+    assert "3 of 3 runs finished" in capsys.readouterr().out
 
 
 def test_quiet_and_verbose_exclude_each_other(tmp_path, capsys):

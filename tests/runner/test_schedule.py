@@ -12,7 +12,7 @@ import jax
 import made
 import numpy as np
 import pytest
-from tiny import contents, dpmac, killed
+from tiny import contents, killed, taken
 
 from dpmac import experiments
 from dpmac.cli import main
@@ -217,7 +217,7 @@ def test_bad_input_says_what_is_allowed(arguments, allowed, tmp_path, capsys):
 
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.large)])
 def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_twice(
-    kills, finished, tmp_path, record_property
+    kills, finished, tmp_path, record_property, capsys
 ):
     """At moments spread over starting, compiling, training, scoring and writing out."""
     draws, attempt, count, before = random.Random(kills), 0, 0, {}
@@ -227,12 +227,12 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
         line = [*COMMAND[: COMMAND.index(METHODS[0])], *methods, "--out", out, "--checkpoint-seconds", "0", "--json"]
         for _ in range(min(kills, 5)):
             before = kept(out)
-            count += killed([*line, "--skip-figures"], out, draws.uniform(0.0, 6.0), held=draws.random() < 0.9)
+            begun = taken(out) if draws.random() < 0.9 else lambda: True
+            count += killed([*line, "--skip-figures"], begun, draws.uniform(0.0, 6.0))
             assert kept(out).items() >= before.items()  # what was finished stays as it was
-        ended = dpmac(*line, "--skip-figures")
-        told, error = ended.communicate()
-        assert ended.returncode == 0, error
-        assert json.loads(told)["trained_now"] <= json.loads(told)["runs"] - len(before)
+        assert main([str(word) for word in (*line, "--skip-figures")]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["trained_now"] <= told["runs"] - len(before)
         wanted = {name: bits for name, bits in kept(finished[0]).items() if any(f"-{key}-" in name for key in methods)}
         assert kept(out) == wanted
         assert list((out / "jobs").iterdir()) == []

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from dpmac.config import Budget, NetworkConfig, RunConfig, Training
-from dpmac.runner import population
+from dpmac.config import Budget, Channel, NetworkConfig, RunConfig, Training
+from dpmac.results import store
+from dpmac.runner import checkpoint, population
 
 CONFIG = RunConfig(
     "probe-listen",
@@ -42,6 +43,20 @@ def learning(config: RunConfig, **changes: Any) -> RunConfig:
         training=dataclasses.replace(config.training, **{name: changes[name] for name in training}),
         learner_options=config.learner_options | {k: v for k, v in changes.items() if k not in training},
     )
+
+
+def small(learner: str, channel: Channel | None = None, **training: int) -> RunConfig:
+    """A run of the smallest size by this learner, whose agents share their parameters."""
+    run = RunConfig(
+        "probe-listen",
+        learner=learner,
+        channel=channel or Channel("response", period=0),
+        budgets=(Budget((3.0,)),),
+        seeds=(0, 1),
+        networks=NetworkConfig(8, 8, 4, products=3, entry_layer=True, share_parameters=True),
+    )
+    options: dict[str, Any] = {"batch": 4, "explore_steps": 100} if learner == "maddpg" else {}
+    return learning(run, **{"steps": 400, "evaluations": 5, "evaluation_episodes": 4, **training}, **options)
 
 
 def train(folder: Path, config: RunConfig = CONFIG, most: int = 0) -> population.Loaded:
@@ -73,12 +88,26 @@ def dpmac(*arguments: object, largest_file: int = 0) -> subprocess.Popen:
     return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def killed(arguments: Sequence[object], folder: Path, seconds: float, held: bool = True) -> bool:
-    """Kill `dpmac` so many seconds after it took hold of its folder, or after its start; whether it was alive then."""
+def untrained(folder: Path, config: RunConfig = CONFIG) -> None:
+    """The folder of a run before its first step, with a checkpoint of it: nothing that learns is compiled."""
+    program, runs = population.create(folder, config), population.runs_of(config)
+    store.write_json(folder / population.GROUPS, {"runs": len(runs)})
+    state = population.start(program, population.keys_of(runs))
+    place = {"config": store.mark(folder), "evaluations": 0, "finished": False}
+    checkpoint.save(folder / "checkpoints", "group-0", state, place)
+
+
+def taken(folder: Path) -> Callable[[], bool]:
+    """Whether a process has taken hold of a run's folder since now."""
     lock = folder / "lock"
     before = lock.stat().st_mtime_ns if lock.exists() else 0
+    return lambda: lock.exists() and lock.stat().st_mtime_ns > before
+
+
+def killed(arguments: Sequence[object], when: Callable[[], bool] = lambda: True, seconds: float = 0.0) -> bool:
+    """Kill `dpmac` so many seconds after something became true; whether it was alive then."""
     process = dpmac(*arguments)
-    while held and process.poll() is None and not (lock.exists() and lock.stat().st_mtime_ns > before):
+    while process.poll() is None and not when():
         time.sleep(0.01)
     time.sleep(seconds)
     alive = process.poll() is None

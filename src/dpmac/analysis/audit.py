@@ -240,7 +240,44 @@ def white_box(
         releases = [Release(spec, noise[agent], team.horizon) for agent in private]
         each = zip(releases, private, strict=True)
         left = np.stack([deployed(one, found.made[:, :, agent], team.agents - 1) for one, agent in each], axis=2)
-    return privacy.mechanisms.of(spec).white_box(before, left, np.array([noise[agent] for agent in private]))
+    amounts = np.array([noise[agent] for agent in private])
+    usual = privacy.mechanisms.of(spec).white_box(before, left, amounts)
+    return [*usual, *(rare_inputs(team, scale, noise, episodes, seed, path) if spec.place == "sender" else [])]
+
+
+def rare_inputs(
+    team: Team, scale: NoiseScale, noise: tuple[float, ...], episodes: int, seed: int, path: str
+) -> list[Check]:
+    """The same checks of messages that real episodes hardly hold, each kind at a step of its own."""
+    channel, private = team.channel, [agent for agent, amount in enumerate(noise) if amount > 0]
+    kinds, amounts = kinds_of(channel.size), np.array([noise[agent] for agent in private])
+    alone = replace(channel.spec, period=1, copies=1, sample_rate=0.0, recipient_rate=1.0)
+    scales = jax.tree.map(lambda leaf: leaf[np.array(private)], scale)
+
+    def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
+        return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
+
+    def episode(key: Array) -> tuple[Array, Array]:
+        draws = channel.draw(key, (len(kinds), len(private)))
+        return jax.vmap(lambda message, d: jax.vmap(partial(one, message))(d, scales))(kinds, draws)
+
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    before, left = jax.device_get(jax.jit(jax.vmap(episode))(keys))
+    if path == "deployed":
+        made = np.broadcast_to(kinds, (episodes, *kinds.shape))
+        each = [deployed(Release(alone, amount, len(kinds)), made, 1)[:, :, 0] for amount in amounts]
+        left = np.stack(each, axis=2)
+    found = privacy.mechanisms.of(alone).white_box(before, left[:, :, :, None], amounts)
+    return [check._replace(name=f"rare inputs: {check.name}") for check in found]
+
+
+def kinds_of(size: int) -> np.ndarray:
+    """Rare messages (kind, number): none, ties, the longest and the shortest, and such that hold no number."""
+    same = [0.0, -0.0, 1.0, -1.0, 1e-42, 1e-38, 3e38, np.inf, -np.inf, np.nan]
+    first = [3e38, -3e38, 1e-38, np.inf, np.nan]
+    rows = [np.full(size, value) for value in same] + [value * (np.arange(size) == 0) for value in first[:3]]
+    rows += [np.where(np.arange(size) == 0, value, 0.5) for value in first[3:]]
+    return np.array(rows, np.float32)
 
 
 # Canaries -------------------------------------------------------------------------------------------------------------

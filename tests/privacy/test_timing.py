@@ -173,7 +173,7 @@ class Slow(Measurement):
         return super()._let_out(step, message)
 
 
-def departures(ahead, count=300):
+def departures(ahead, count=200):
     """When messages left after a step began (step,), and which of two it was."""
     one, sides = opened("gaussian", Slow), np.random.default_rng().integers(2, size=count)
     times = np.empty(count)
@@ -188,8 +188,8 @@ def departures(ahead, count=300):
 
 def test_a_message_leaves_at_its_slot_whatever_it_says():
     assert timing.distinguish(*departures(0)).p_value < CHANCE
-    times, sides = departures(0.02)
-    assert times.min() >= 0.02
+    times, sides = departures(0.01)
+    assert times.min() >= 0.01
     assert timing.distinguish(times, sides).p_value > CHANCE
 
 

@@ -17,7 +17,8 @@ SUBSET = Channel("subset", symbols=SYMBOLS)
 
 
 def failed(channel, before, left, noise):
-    found = mechanisms.of(channel).white_box(before, left, np.full(AGENTS, noise))
+    host, scales = mechanisms.of(channel), np.full(AGENTS, noise)
+    found = [*host.white_box(before, left, scales), *host.check_exact(before, left, scales)]
     return {check.name for check in checks.failures(found)}
 
 

@@ -241,7 +241,7 @@ def white_box(
         each = zip(releases, private, strict=True)
         left = np.stack([deployed(one, found.made[:, :, agent], team.agents - 1) for one, agent in each], axis=2)
     amounts = np.array([noise[agent] for agent in private])
-    usual = privacy.mechanisms.of(spec).white_box(before, left, amounts)
+    usual = all_checks(spec, before, left, amounts, path)
     return [*usual, *(rare_inputs(team, scale, noise, episodes, seed, path) if spec.place == "sender" else [])]
 
 
@@ -257,18 +257,27 @@ def rare_inputs(
     def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
         return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
 
-    def episode(key: Array) -> tuple[Array, Array]:
-        draws = channel.draw(key, (len(kinds), len(private)))
-        return jax.vmap(lambda message, d: jax.vmap(partial(one, message))(d, scales))(kinds, draws)
+    @jax.jit
+    def releases(messages: Array, keys: Array) -> tuple[Array, Array]:
+        """Messages are an argument: as constants they would be simplified by other arithmetic than those of a run."""
+        draws = jax.vmap(lambda key: channel.draw(key, (len(kinds), len(private))))(keys)
+        agents = jax.vmap(one, in_axes=(None, 0, 0))
+        each = jax.vmap(agents, in_axes=(0, 0, None))
+        return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
 
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    before, left = jax.device_get(jax.jit(jax.vmap(episode))(keys))
+    before, left = jax.device_get(releases(jnp.asarray(kinds), jax.random.split(jax.random.key(seed), episodes)))
     if path == "deployed":
         made = np.broadcast_to(kinds, (episodes, *kinds.shape))
         each = [deployed(Release(alone, amount, len(kinds)), made, 1)[:, :, 0] for amount in amounts]
         left = np.stack(each, axis=2)
-    found = privacy.mechanisms.of(alone).white_box(before, left[:, :, :, None], amounts)
+    found = all_checks(alone, before, left[:, :, :, None], amounts, path)
     return [check._replace(name=f"rare inputs: {check.name}") for check in found]
+
+
+def all_checks(spec: Channel, before: np.ndarray, left: np.ndarray, noise: np.ndarray, path: str) -> list[Check]:
+    """Checks of a mechanism for noise of this path."""
+    host = privacy.mechanisms.of(spec)
+    return host.white_box(before, left, noise) + (host.check_exact(before, left, noise) if path == "deployed" else [])
 
 
 def kinds_of(size: int) -> np.ndarray:

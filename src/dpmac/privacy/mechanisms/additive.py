@@ -198,20 +198,22 @@ class Additive(Mechanism):
     def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
         """In units of each agent's own σ, all noise of a team must look alike; what leaves lies on its agent's grid."""
         scaled = before[:, :, :, None] + (left - before[:, :, :, None]) / noise[:, None, None]
-        return [*self.check_released(before, scaled, 1.0), *self.check_grid(before, left, noise)]
+        whole = (steps := self.in_steps(left, noise)) == np.rint(steps)
+        grid = checks.Check("numbers on the grid", float(whole.all()), f"{(~whole).sum()} numbers beside it")
+        return [*self.check_released(before, scaled, 1.0), grid]
 
-    def check_grid(self, sent: np.ndarray, released: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
-        """What left is whole steps of each agent's grid, whose low bits are fair coins. Where a number has more steps
-        than float32 has digits, its low bits are rounded away."""
-        per_unit = np.array([float(self.parameters(float(amount)).per_unit) for amount in noise])
-        steps = np.asarray(released, float) * per_unit[:, None, None]
-        whole = steps == np.rint(steps)
-        found = checks.Check("numbers on the grid", float(whole.all()), f"{(~whole).sum()} numbers beside it")
-        units = np.rint(steps).astype(np.int64)[..., None]
-        bits = np.where(np.abs(units) < 2**24, 2 * (units >> np.arange(LOW_BITS) & 1) - 1, 0).astype(np.int8)
+    def check_exact(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """The low bits of whole steps are fair coins. Simulated noise is rounded from float32, ties to even: its lowest
+        bit is not. Where a number has more steps than float32 has digits, its low bits are rounded away."""
         copies = slice(None) if self.channel.sent > 1 else slice(1)
-        coins = bits[:, :, :, copies].reshape(*bits[:, :, :, copies].shape[:4], -1)
-        return [found, *dependence.fair_coins(coins, sent, "low bits")]
+        units = np.rint(self.in_steps(left, noise)[:, :, :, copies]).astype(np.int64)[..., None]
+        bits = np.where(np.abs(units) < 2**24, 2 * (units >> np.arange(LOW_BITS) & 1) - 1, 0).astype(np.int8)
+        return dependence.fair_coins(bits.reshape(*bits.shape[:4], -1), before, "low bits")
+
+    def in_steps(self, left: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """What left (episode, time, agent, copy, number) in steps of each agent's grid."""
+        per_unit = np.array([float(self.parameters(float(amount)).per_unit) for amount in noise])
+        return np.asarray(left, float) * per_unit[:, None, None]
 
     # The release ------------------------------------------------------------------------------------------------------
 

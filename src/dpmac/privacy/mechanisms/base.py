@@ -176,6 +176,10 @@ class Mechanism(ABC):
         time, agent, copy, number), and the noise scale of each agent (agent,)."""
         return []
 
+    def check_exact(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """Further checks of the same, which exact noise passes, as deployed agents draw it, but simulated may not."""
+        return []
+
     # The release ------------------------------------------------------------------------------------------------------
 
     @abstractmethod

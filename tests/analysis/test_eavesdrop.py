@@ -13,6 +13,7 @@ import pytest
 from tiny import CONFIG, learning, untrained
 
 from dpmac import cli, privacy
+from dpmac.agents.mechanisms.gaussian import Gaussian
 from dpmac.agents.mechanisms.response import Response
 from dpmac.analysis import eavesdrop, gap
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, Release
@@ -165,6 +166,30 @@ def test_symbols_that_are_never_flipped_violate_the_cap():
     assert all(entry["accuracy"] == 1 for entry in found)
 
 
+class OneNoise(Gaussian):
+    """The same noise for all agents."""
+
+    def draw(self, key, shape):
+        return jnp.broadcast_to(super().draw(key, shape)[:, :1], (*shape, self.size))
+
+
+def test_noise_that_senders_share_is_found_by_whoever_hears_all_of_them():
+    (entries,) = eavesdrop.eavesdrop(loud(Channel(), Budget((1.0,)), fault=OneNoise), EPISODES)
+    verdicts = {(entry["agent"], entry["hears"]): entry["verdict"] for entry in entries}
+    assert verdicts[0, "sender"] == "within"
+    assert verdicts[0, "all"] == "violated"
+
+
+def test_whoever_hears_all_senders_has_the_cap_of_all_of_them():
+    release = Release(Channel(), 1.0, 1)
+    once, twice = (privacy.joint_accuracy([release] * senders, 2) for senders in (1, 2))
+    assert once == pytest.approx(privacy.transcript_accuracy(release, 2), abs=1e-9)
+    assert twice == pytest.approx(0.5 * (1 + math.erf(0.5)), abs=1e-6)  # a shift of √2 standard deviations
+    assert privacy.joint_accuracy([release, Release(Channel(), 0.0, 1)], 2) == 1
+    symbol = Release(Channel("response", symbols=2), 0.25, 1)
+    assert privacy.joint_accuracy([symbol], 2) == pytest.approx(0.75)
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_one_of_eight_secrets_stays_below_its_cap(epsilon):
     """A subset gives a guess away less often than randomised response does, which reaches the cap."""
@@ -186,7 +211,7 @@ def test_what_may_follow_from_messages_has_no_cap():
     late = eavesdrop.eavesdrop(loaded, EPISODES, step=5)[0][0]
     assert late["cap"] is None
     assert late["verdict"] == "no cap"
-    assert late["confidence"] == pytest.approx(1 - 0.01 / 2)
+    assert late["confidence"] == pytest.approx(1 - 0.01 / 4)  # two agents, heard alone and all at once
     with pytest.raises(BadInput, match="step must lie"):
         eavesdrop.eavesdrop(loaded, EPISODES, step=25)
 
@@ -269,13 +294,18 @@ def test_command_gives_an_entry_for_each_sender_with_a_secret(folder, capsys):
     line = ["privacy", "eavesdrop", str(folder), "--episodes", "400", "--deployed-episodes", "300", "--json"]
     assert cli.main(line) == 0
     entries = json.loads(capsys.readouterr().out)
-    found = [(entry["seed"], entry["agent"], entry["path"]) for entry in entries]
-    assert found == [(0, 0, "simulated"), (0, 0, "deployed")]  # agent 1 is shown nothing
+    found = [(entry["agent"], entry["path"], entry["hears"]) for entry in entries]
+    assert found == [
+        (0, path, hears) for path in ("simulated", "deployed") for hears in ("sender", "all")
+    ]  # 1 is blind
     for entry in entries:
         assert entry["verdict"] == "within"
         assert entry["chance"] == 0.5
-        assert entry["cap"] == pytest.approx((1 + (math.e - 1) / (math.e + 2)) / 2, abs=1e-3)  # two values
         assert entry["low"] <= entry["accuracy"] <= entry["high"]
+    for alone, everybody in (entries[:2], entries[2:]):
+        assert alone["cap"] == pytest.approx((1 + (math.e - 1) / (math.e + 2)) / 2, abs=1e-3)  # two values
+        assert alone["cap"] < everybody["cap"] <= everybody["cap_of_claim"]
+        assert (alone["claimed_epsilon"], everybody["claimed_epsilon"]) == (1, 2)
 
 
 def test_a_violation_is_a_failure(folder, capsys, monkeypatch):

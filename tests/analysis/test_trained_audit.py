@@ -106,6 +106,32 @@ def test_a_planted_fault_of_the_measurement_is_found_on_the_deployed_path_alone(
     assert failed(*parts(channel, **changes)) == set()
 
 
+class BareIfNotANumber(Measurement):
+    """A measurement that lets a message out without noise where it holds something that is no number."""
+
+    def _let_out(self, step, message):
+        if not np.isfinite(message).all():
+            self._noise[-1] = 0 * self._noise[-1]
+        return super()._let_out(step, message)
+
+
+class NoNoiseOnTies(Gaussian):
+    """Adds no noise to a message whose numbers are all the same."""
+
+    def release(self, message, draws, scale):
+        return super().release(message, jnp.where(jnp.ptp(message) == 0, 0 * draws, draws), scale)
+
+
+def test_what_happens_to_rare_messages_alone_is_found(monkeypatch):
+    program, team, scale, noise = parts(Channel())
+    broken = dataclasses.replace(team, channel=NoNoiseOnTies(Channel(), team.channel.size))
+    assert "rare inputs: noise of every message" in failed(program, broken, scale, noise)
+    monkeypatch.setattr(audit, "Measurement", BareIfNotANumber)
+    found = deployed_checks("every step")
+    assert "rare inputs: noise of every message" in found
+    assert not [name for name in found if not name.startswith("rare inputs")]
+
+
 def test_deployed_senders_that_sample_are_audited_by_transcripts_alone():
     channel, changes = SOUND["past transitions"]
     assert audit.white_box(*parts(channel, **changes), EPISODES, seed=3, path="deployed") == []

@@ -157,7 +157,7 @@ def test_caps_follow_the_messages(results):
 def test_eavesdroppers_are_counted_and_violations_named():
     (line,) = explorer.heard_sentences(explorer.overheard([symbols(), symbols()]))
     assert "52.0 % of new ones (mean of 4 agents and seeds; at most 54.0 %)" in line
-    assert "nobody exceeds 57.6 %; none is found above it" in line
+    assert "57.6 % is a bound for every listener, which the best may stay below; none is found above it" in line
     (line,) = explorer.heard_sentences([HEARD, HEARD | {"verdict": "violated"}])
     assert "1 of 2 exceed it" in line
     assert explorer.overheard([symbols()._replace(final={"eavesdropper": [HEARD | {"cap": None}]})]) == []

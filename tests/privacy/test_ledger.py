@@ -786,7 +786,8 @@ def grown(path, release, count, limit=1e9):
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.large)])
 @pytest.mark.parametrize("release", [EPISODE, SYMBOL], ids=["gaussian", "response"])
 def test_a_charge_stays_quick_after_many(path, release, count, monkeypatch, record_property):
-    """A process reads the file once and the cost of what lies ahead once; then a charge waits for the disk alone."""
+    """Opening reads the file and computes the cost of what lies ahead; from the first one on, a charge waits for the
+    disk alone."""
     ledger, real, synced = grown(path, release, count), os.fsync, [0.0]
 
     def timed(call):
@@ -795,7 +796,9 @@ def test_a_charge_stays_quick_after_many(path, release, count, monkeypatch, reco
         return time.perf_counter() - start
 
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(timed(lambda: real(file))))
-    first = timed(lambda: ledger.charge({0: release}))
+    opened = timed(lambda: Ledger(path, ledger.epsilon, ledger.delta))
+    ledger = Ledger(path, ledger.epsilon, ledger.delta)
+    first = timed(lambda: ledger.charge({0: release})) - synced[-1]
     times = []
     for _ in range(200):
         took = timed(lambda: ledger.charge({0: release}))
@@ -803,8 +806,9 @@ def test_a_charge_stays_quick_after_many(path, release, count, monkeypatch, reco
     assert ledger.charged(0) == {release: count + 201}
     own, disk = np.median(times, axis=0)
     assert own < 0.005
-    said = f"after {count} charges ({path.stat().st_size >> 20} MiB), the first of a process took {first:.1f} s"
-    record_property("counted", f"{said}, another {1e3 * own:.2f} ms, and {1e3 * disk:.2f} ms to sync")
+    assert first < 0.1
+    said = f"after {count} charges ({path.stat().st_size >> 20} MiB), opening took {opened:.1f} s, the first charge"
+    record_property("counted", f"{said} {1e3 * first:.2f} ms, another {1e3 * own:.2f}, and {1e3 * disk:.2f} to sync")
     path.unlink()  # half a gigabyte
 
 

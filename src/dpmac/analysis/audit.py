@@ -240,7 +240,53 @@ def white_box(
         releases = [Release(spec, noise[agent], team.horizon) for agent in private]
         each = zip(releases, private, strict=True)
         left = np.stack([deployed(one, found.made[:, :, agent], team.agents - 1) for one, agent in each], axis=2)
-    return privacy.mechanisms.of(spec).white_box(before, left, np.array([noise[agent] for agent in private]))
+    amounts = np.array([noise[agent] for agent in private])
+    usual = all_checks(spec, before, left, amounts, path)
+    return [*usual, *(rare_inputs(team, scale, noise, episodes, seed, path) if spec.place == "sender" else [])]
+
+
+def rare_inputs(
+    team: Team, scale: NoiseScale, noise: tuple[float, ...], episodes: int, seed: int, path: str
+) -> list[Check]:
+    """The same checks of messages that real episodes hardly hold, each kind at a step of its own."""
+    channel, private = team.channel, [agent for agent, amount in enumerate(noise) if amount > 0]
+    kinds, amounts = kinds_of(channel.size), np.array([noise[agent] for agent in private])
+    alone = replace(channel.spec, period=1, copies=1, sample_rate=0.0, recipient_rate=1.0)
+    scales = jax.tree.map(lambda leaf: leaf[np.array(private)], scale)
+
+    def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
+        return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
+
+    @jax.jit
+    def releases(messages: Array, keys: Array) -> tuple[Array, Array]:
+        """Messages are an argument: as constants they would be simplified by other arithmetic than those of a run."""
+        draws = jax.vmap(lambda key: channel.draw(key, (len(kinds), len(private))))(keys)
+        agents = jax.vmap(one, in_axes=(None, 0, 0))
+        each = jax.vmap(agents, in_axes=(0, 0, None))
+        return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
+
+    before, left = jax.device_get(releases(jnp.asarray(kinds), jax.random.split(jax.random.key(seed), episodes)))
+    if path == "deployed":
+        made = np.broadcast_to(kinds, (episodes, *kinds.shape))
+        each = [deployed(Release(alone, amount, len(kinds)), made, 1)[:, :, 0] for amount in amounts]
+        left = np.stack(each, axis=2)
+    found = all_checks(alone, before, left[:, :, :, None], amounts, path)
+    return [check._replace(name=f"rare inputs: {check.name}") for check in found]
+
+
+def all_checks(spec: Channel, before: np.ndarray, left: np.ndarray, noise: np.ndarray, path: str) -> list[Check]:
+    """Checks of a mechanism for noise of this path."""
+    host = privacy.mechanisms.of(spec)
+    return host.white_box(before, left, noise) + (host.check_exact(before, left, noise) if path == "deployed" else [])
+
+
+def kinds_of(size: int) -> np.ndarray:
+    """Rare messages (kind, number): none, ties, the longest and the shortest, and such that hold no number."""
+    same = [0.0, -0.0, 1.0, -1.0, 1e-42, 1e-38, 3e38, np.inf, -np.inf, np.nan]
+    first = [3e38, -3e38, 1e-38, np.inf, np.nan]
+    rows = [np.full(size, value) for value in same] + [value * (np.arange(size) == 0) for value in first[:3]]
+    rows += [np.where(np.arange(size) == 0, value, 0.5) for value in first[3:]]
+    return np.array(rows, np.float32)
 
 
 # Canaries -------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
-"""An eavesdropper on a trained sender: how well can its secret be guessed from what it said, beside what is possible?
+"""An eavesdropper on a trained team: how well can a sender's secret be guessed from what was said, beside what is
+possible?
 
-It hears every message of one sender over many whole episodes, as they left, and is told the secret of some of them to
-learn from. On episodes that it has not seen it then guesses. Classes are balanced by resampling, so that guessing
-without hearing is right once in k times, and no eavesdropper at all is right more often than `privacy.limits` allows.
+It hears every message of the one sender, or of all senders at once, over many whole episodes, as they left, and is told
+the secret of some of them to learn from. On episodes that it has not seen it then guesses. Classes are balanced by
+resampling, so that guessing without hearing is right once in k times, and no eavesdropper at all is right more often
+than `privacy.limits` allows.
 """
 
+import itertools
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +33,8 @@ from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
 
+HEARS = ("sender", "all")
+"""Whom an eavesdropper hears: the sender whose secret it guesses alone, or everybody at once."""
 EPISODES = 16_384
 HIDDEN = 64
 STEPS, BATCH, RATE, DECAY = 600, 256, 3e-3, 1e-3
@@ -203,11 +210,13 @@ def eavesdrop(
     seed: int = 0,
     path: str = "simulated",
     deployed_episodes: int | None = None,
+    hears: Sequence[str] = HEARS,
 ) -> list[list[dict[str, Any]]]:
-    """For each run its entries, one for every agent, secret and path; all verdicts hold together with this confidence.
+    """For each run its entries, one for every agent, secret, path and choice of whom to hear. All verdicts
+    hold together with this confidence.
 
     Secrets are those of a step; only those of the first can be no consequence of what was said, so that others have no
-    cap.
+    cap. Whoever hears everybody has the cap of all releases together: others may see and say what the sender knows.
     """
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
     task, config = loaded.program.task, loaded.config
@@ -219,7 +228,7 @@ def eavesdrop(
     if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):
         return [[] for _ in loaded.runs]
     paths = audit.paths_of(path, config.channel)
-    each = privacy.family_confidence(len(loaded.runs) * task.agents * len(paths), confidence)
+    each = privacy.family_confidence(len(loaded.runs) * task.agents * len(paths) * len(hears), confidence)
     found = []
     for index, run in enumerate(loaded.runs):
         team, scale = loaded.one(index)
@@ -229,32 +238,46 @@ def eavesdrop(
             listen = overhear if one == "simulated" else composed
             heard = jax.device_get(listen(loaded.program, team, scale, jax.random.key(seed), counts[one], step))
             heard = heard if one == "simulated" else deployed(heard, releases)
-            entries += [
-                {"budget": run.label, "seed": run.seed, "agent": agent, "secret": name, "step": step, "path": one}
-                | judged(answer, releases[agent], run.budget, agent, step, each)
-                for name, secrets in heard.secrets.items()
-                for agent in range(task.agents)
-                if (answer := guess(np.asarray(heard.messages[:, :, agent]), np.asarray(secrets[:, agent]), seed))
-            ]
+            said = np.asarray(heard.messages)
+            for name, secrets in heard.secrets.items():
+                for agent, whom in itertools.product(range(task.agents), hears):
+                    senders = [agent] if whom == "sender" else list(range(task.agents))
+                    answer = guess(
+                        said[:, :, senders].reshape(*said.shape[:2], -1), np.asarray(secrets[:, agent]), seed
+                    )
+                    if answer:
+                        what = {"agent": agent, "secret": name, "step": step, "path": one, "hears": whom}
+                        numbers = judged(answer, [releases[i] for i in senders], run.budget, senders, step, each)
+                        entries.append({"budget": run.label, "seed": run.seed, **what, **numbers})
         found.append(entries)
     return found
 
 
-def judged(answer: Guess, release: Release, budget: Any, agent: int, step: int, confidence: float) -> dict[str, Any]:
-    """An answer beside what is possible at the noise of the release, and what the budget claims."""
-    claimed = budget.epsilon[agent if len(budget.epsilon) > 1 else 0]
-    cap = privacy.transcript_accuracy(release, answer.classes) if step == 0 else None
-    surely = answer.at_least(confidence)
+def judged(
+    answer: Guess, releases: list[Release], budget: Any, senders: list[int], step: int, confidence: float
+) -> dict[str, Any]:
+    """An answer beside what is possible at the noise of all that was heard, and what the budgets of the senders claim,
+    which add up."""
+    claims = [budget.epsilon[sender if len(budget.epsilon) > 1 else 0] for sender in senders]
+    cap = None
+    if step == 0:
+        alone = len(releases) == 1
+        cap = (
+            privacy.transcript_accuracy(releases[0], answer.classes)
+            if alone
+            else privacy.joint_accuracy(releases, answer.classes)
+        )
+    surely, delta = answer.at_least(confidence), min(1.0, len(senders) * budget.delta)
     return {
         "accuracy": answer.accuracy,
         "low": answer.at_least(0.975),
         "high": answer.at_most(0.975),
         "chance": 1 / answer.classes,
         "cap": cap,
-        "claimed_epsilon": claimed,
-        "cap_of_claim": privacy.private_accuracy(claimed, budget.delta, answer.classes),
+        "claimed_epsilon": sum(claims),
+        "cap_of_claim": privacy.private_accuracy(sum(claims), delta, answer.classes),
         "unit": budget.unit,
-        "exact_epsilon": privacy.epsilon(release, budget.delta),
+        "exact_epsilon": privacy.ledger.spent_epsilon(Counter(releases), budget.delta),
         "surely": surely,
         "confidence": confidence,
         "episodes": answer.episodes,

@@ -41,7 +41,9 @@ def examine(
             continue
         loaded, found = load(folder), {}
         if "eavesdropper" not in final:
-            (found["eavesdropper"],) = eavesdrop.eavesdrop(loaded, OVERHEARD[scale], confidence=confidence)
+            (found["eavesdropper"],) = eavesdrop.eavesdrop(
+                loaded, OVERHEARD[scale], confidence=confidence, hears=("sender",)
+            )
             (found["gap"],) = gap.gaps(loaded, min(OVERHEARD[scale], gap.EPISODES))
         if audited:
             found["audit"] = audit_of(loaded, audited, confidence)

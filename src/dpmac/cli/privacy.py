@@ -252,8 +252,9 @@ def audit_run(options: Audit, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Eavesdrop:
-    """Train an eavesdropper on each sender of a run, which hears all messages of an episode as they leave, and let it
-    guess the sender's secret in other episodes. Secrets are resampled to be all as likely.
+    """Train eavesdroppers on each sender of a run, which hear all messages of an episode as they leave, and let them
+    guess the sender's secret in other episodes. One hears the sender alone, one (`hears`: all) everybody at once.
+    Secrets are resampled to be all as likely.
 
     `cap` bounds from above how often any eavesdropper is right at the noise that the run says it has: where one surely
     exceeds it, the verdict is "violated" and the exit code 1. For two secrets it can be reached, for more the best may

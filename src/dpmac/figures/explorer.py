@@ -231,10 +231,11 @@ def heard_sentences(entries: Sequence[dict[str, Any]]) -> list[str]:
         broken = sum(entry["verdict"] == "violated" for entry in own)
         judged = f"{broken} of {len(own)} exceed it" if broken else "none is found above it"
         mean, most, blind = percent(float(np.mean(right))), percent(max(right)), percent(own[0]["chance"])
+        bound = "is a bound for every listener" + ("" if own[0]["chance"] == 0.5 else ", which the best may stay below")
         lines.append(
             f"Trained eavesdroppers heard whole episodes and guess the {secret} right in {mean} of new ones (mean of "
             f"{len(own)} agents and seeds; at most {most}). Guessing without hearing is right in {blind}. At this "
-            f"noise nobody exceeds {percent(cap)}; {judged}."
+            f"noise {percent(cap)} {bound}; {judged}."
         )
     return lines
 
@@ -244,8 +245,8 @@ def percent(share: float) -> str:
 
 
 def caps(record: Record, secrets: int) -> list[float]:
-    """After each step, the best that any listener can guess one of so many secrets, all as likely, about the agent with
-    the least noise; empty where nothing is sent or no episode says how long one is."""
+    """After each step, a bound on how often any listener guesses one of so many secrets, all as likely, about the agent
+    with the least noise; empty where nothing is sent or no episode says how long one is."""
     if not record.claims or not record.episodes:
         return []
     noise = min(float(item["noise"]) for item in record.claims)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         accounting,
         audit,
         checks,
+        dependence,
         discrete,
         ledger,
         limits,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         staircase,
         statement,
         theorem,
+        timing,
     )
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
     from dpmac.privacy.audit import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from dpmac.privacy.limits import (
         bits_per_episode,
         eavesdropper_accuracy,
+        joint_accuracy,
         private_accuracy,
         signal_to_noise,
         transcript_accuracy,
@@ -73,6 +76,7 @@ _HOME = {
     "limits": (
         "bits_per_episode",
         "eavesdropper_accuracy",
+        "joint_accuracy",
         "private_accuracy",
         "signal_to_noise",
         "transcript_accuracy",
@@ -85,6 +89,7 @@ _MODULES = (
     "accounting",
     "audit",
     "checks",
+    "dependence",
     "discrete",
     "ledger",
     "limits",
@@ -95,6 +100,7 @@ _MODULES = (
     "staircase",
     "statement",
     "theorem",
+    "timing",
 )
 
 __all__ = [
@@ -124,6 +130,7 @@ __all__ = [
     "checks",
     "claim",
     "delta",
+    "dependence",
     "discrete",
     "eavesdropper_accuracy",
     "epsilon",
@@ -131,6 +138,7 @@ __all__ = [
     "explain",
     "failures",
     "family_confidence",
+    "joint_accuracy",
     "ledger",
     "limits",
     "loss",
@@ -145,6 +153,7 @@ __all__ = [
     "staircase",
     "statement",
     "theorem",
+    "timing",
     "transcript_accuracy",
     "verdict",
 ]

@@ -3,14 +3,16 @@
 Everything follows from a `config.Release`. Neighbours are two inputs of one agent, which an adversary picks from the
 messages so far: before one message, or before every message of an episode (see `Release.neighbours` for the narrower
 relation of one transition). The cost is what the adversary learns who sees every released message; that recipients see
-fewer is no part of the claim. Costs are exact; beyond 2,048 uses of symbols, and for senders that sample over several
-releases, they are bounds from the safe side.
+fewer is no part of the claim. Costs are exact and rounded up; beyond 2,048 uses of symbols, and for senders that sample
+over several releases, they are bounds from the safe side.
 """
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpmac.config import Channel, Neighbours, Release, Unit, require
+from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
 
 if TYPE_CHECKING:
@@ -92,6 +94,18 @@ def relation(release: Release) -> Any:
 
     kinds = dp.NeighboringRelation
     return kinds.REPLACE_ONE if mechanism_of(release).replaces(release) else kinds.ADD_OR_REMOVE_ONE
+
+
+def composed(account: Mapping[Release, int]) -> losses.Loss:
+    """The loss of so many releases of each kind together; uses of like channels are added up first."""
+    if any(unprotected(release) for release in account):
+        return losses.Loss(infinite=1.0)
+    pools: dict[losses.Pool, float] = {}
+    for release, times in account.items():
+        if release.rates:
+            pool, amount = mechanism_of(release).pool(release)
+            pools[pool] = pools.get(pool, 0) + times * amount
+    return losses.compose([pool.loss(amount) for pool, amount in pools.items()])
 
 
 def mechanism_of(release: Release) -> "Mechanism":

@@ -67,36 +67,23 @@ def normality(noise: np.ndarray) -> Check:
     return Check("noise is Gaussian", float(kolmogorov(math.sqrt(len(values)) * gap)), f"distance {gap:.3g}")
 
 
-def independence(noise: np.ndarray, axis: int, name: str) -> Check:
-    """Largest correlation between the noise at any two places of an axis, corrected for the number of pairs.
-
-    Given the noise a of one place, a·b/|a| is standard normal for independent b. Of more than 128 places (episodes)
-    only those side by side are compared.
-    """
-    rows = np.moveaxis(noise, axis, 0).reshape(noise.shape[axis], -1)
-    if len(rows) == 1:
-        return Check(name, 1.0, "one place only")
-    first, second = pairs(len(rows))
-    norms = np.maximum(np.linalg.norm(rows, axis=-1), 1e-300)
-    products = np.concatenate(
-        [np.einsum("ij,ij->i", rows[a], rows[b]) for a, b in zip(split(first), split(second), strict=True)]
-    )
-    worst = float(np.abs(products / norms[first]).max())
-    return Check(
-        name, min(1.0, 2 * float(ndtr(-worst)) * len(first)), f"largest score {worst:.3g} of {len(first)} pairs"
-    )
+def every_message(noise: np.ndarray) -> Check:
+    """χ² of the squared noise of each message by itself: one without noise, or with far less, stands out."""
+    numbers = noise.shape[-1]
+    squares = (noise**2).sum(-1)
+    p = 2 * np.minimum(chdtr(numbers, squares), chdtrc(numbers, squares))
+    least = math.sqrt(squares.min() / numbers)
+    return Check("noise of every message", min(1.0, float(p.min()) * p.size), f"the least is {least:.3g} σ a number")
 
 
-def pairs(places: int) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of few places, and those side by side of many."""
-    if places > 128:
-        return np.arange(places - 1), np.arange(1, places)
-    return np.triu_indices(places, 1)
-
-
-def split(indices: np.ndarray) -> list[np.ndarray]:
-    """Pieces of at most 64 pairs, which keep memory small."""
-    return np.array_split(indices, max(1, len(indices) // 64))
+def variance_by_message(noise: np.ndarray, sent: np.ndarray) -> Check:
+    """χ² of the squared noise among messages (episode, time, agent, number) with a number above 0, and without."""
+    squares = (noise**2).sum((-2, -1))
+    above = (sent > 0).reshape(-1, sent.shape[-1]).astype(float)
+    sums = np.stack([squares.ravel() @ above, squares.ravel() @ (1 - above)])
+    counts = noise.shape[-1] * noise.shape[-2] * np.stack([above.sum(0), (1 - above).sum(0)])
+    p = np.where(counts > 0, 2 * np.minimum(chdtr(counts, sums), chdtrc(counts, sums)), 1.0)
+    return Check("noise variance whatever the message", min(1.0, float(p.min()) * p.size), f"of {p.size} halves")
 
 
 def check_response(sent: np.ndarray, released: np.ndarray, channel: Channel, flip: float) -> list[Check]:
@@ -155,20 +142,6 @@ def uniform_flips(shift: np.ndarray, symbols: int) -> Check:
         return Check("flips reach all other symbols alike", 1.0, "one other symbol, or too few flips to tell")
     excess = float(((counts - total / (symbols - 1)) ** 2).sum() / (total / (symbols - 1)))
     return Check("flips reach all other symbols alike", float(chdtrc(symbols - 2, excess)), f"counts {counts.tolist()}")
-
-
-def overlap(flips: np.ndarray, axis: int, name: str) -> Check:
-    """Flips that coincide at two places of an axis, against the hypergeometric law that independence gives."""
-    from scipy.stats import hypergeom
-
-    rows = np.moveaxis(flips, axis, 0).reshape(flips.shape[axis], -1).astype(float)
-    if len(rows) == 1:
-        return Check(name, 1.0, "one place only")
-    first, second = pairs(len(rows))
-    both, hits = (rows @ rows.T)[first, second], rows.sum(-1)
-    law = hypergeom(rows.shape[1], hits[first], hits[second])
-    p = 2 * np.minimum(law.cdf(both), law.sf(both - 1))
-    return Check(name, min(1.0, float(p.min()) * p.size), f"most extreme of {p.size} pairs has p = {p.min():.3g}")
 
 
 def check_claim(entry: dict[str, Any], channel: Channel, horizon: int) -> list[Check]:

@@ -84,8 +84,9 @@ class Ledger:
             chain.begin(self.path, _opening(self.epsilon, self.delta, [Counter() for _ in self.epsilon]))
         elif not seen and _is_old(self.path):
             _convert(self.path, self.epsilon, self.delta)
-        with self._opened():
-            pass
+        with self._opened() as (_, book):
+            for agent, account in enumerate(book.accounts):
+                self._within(agent, account)  # what takes long is done now, not by the first charge
 
     def charge(self, releases: Mapping[int, Release], times: int = 1) -> None:
         """Charge each named agent with so many releases, together or not at all; they are on disk on return."""
@@ -146,22 +147,29 @@ class Ledger:
         return _priced(frozenset(account.items()), self.delta)
 
     def _afford(self, agent: int, wanted: Counter[Release]) -> None:
-        """Refuse an account that costs more than the limit.
+        """Refuse an account that costs more than the limit."""
+        if not self._within(agent, wanted):
+            total, limit = self._cost(wanted), self.epsilon[agent]
+            raise BudgetSpent(f"agent {agent} would spend epsilon {total:.6g} of {limit:.6g}")
+
+    def _within(self, agent: int, wanted: Counter[Release]) -> bool:
+        """Whether an account costs no more than the limit.
 
         Fewer releases never cost more: once an account further ahead is known to be within the limit, everything up to
-        it is. So the cost, which takes long to compute for a million symbols, is computed a few dozen times in all.
+        it is. So the cost, which takes a while to compute for a million symbols, is computed a few dozen times in all.
         How far ahead is looked begins with twice the account, and is halved whenever that is too much.
         """
         limit = self.epsilon[agent]
         if math.isinf(limit) or wanted <= self._cleared[agent]:
-            return
+            return True
         ahead = Counter({kind: times + int(times * self._share[agent]) for kind, times in wanted.items()})
         if self._cost(ahead) > limit:
-            ahead, total = wanted, self._cost(wanted)
-            if total > limit:
-                raise BudgetSpent(f"agent {agent} would spend epsilon {total:.6g} of {limit:.6g}")
+            if self._cost(wanted) > limit:
+                return False
+            ahead = wanted
             self._share[agent] /= 2
         self._cleared[agent] = ahead
+        return True
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[int, Book]]:
@@ -186,15 +194,8 @@ class Ledger:
 
 
 def spent_epsilon(account: Mapping[Release, int], delta: float) -> float:
-    """ε at δ of so many releases of each kind, composed exactly; uses of like channels are added up first."""
-    if any(accounting.unprotected(release) for release in account):
-        return math.inf
-    pools: dict[losses.Pool, float] = {}
-    for release, times in account.items():
-        if release.rates:
-            pool, amount = accounting.mechanism_of(release).pool(release)
-            pools[pool] = pools.get(pool, 0) + times * amount
-    return losses.epsilon_of(losses.compose([pool.loss(amount) for pool, amount in pools.items()]), delta)
+    """ε at δ of so many releases of each kind, composed exactly."""
+    return losses.epsilon_of(accounting.composed(account), delta)
 
 
 @lru_cache(maxsize=64)

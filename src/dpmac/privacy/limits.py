@@ -4,12 +4,15 @@ The secret is one of k = `channel.symbols` values, all as likely, and stands in 
 """
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr, xlogy
 
 from dpmac.config import Channel, Release
 from dpmac.privacy import accounting, mechanisms
+from dpmac.privacy import loss as losses
 
 
 def signal_to_noise(channel: Channel, noise: float, size: int) -> float:
@@ -94,3 +97,19 @@ def transcript_accuracy(release: Release, secrets: int) -> float:
     0.411
     """
     return accounting.mechanism_of(release).best_guess(release, secrets)
+
+
+def joint_accuracy(releases: Iterable[Release], secrets: int) -> float:
+    """The same for whoever hears several senders at once: the secret may change all inputs of all of them.
+
+    >>> release = Release(Channel(clip_norm=0.5), noise=15.93, horizon=25)
+    >>> round(joint_accuracy([release], 3), 3), round(joint_accuracy([release, release], 3), 3)
+    (0.411, 0.443)
+    """
+    loss = accounting.composed(Counter(releases))
+    if loss.infinite == 1:
+        return 1.0
+    top = losses.epsilon_of(loss, 1e-9)
+    corners = np.unique(loss.values[(loss.values >= 0) & (loss.values <= top)])[:2000]
+    tried = np.concatenate([np.linspace(0.0, top, 400), corners])
+    return min(private_accuracy(float(at), losses.delta_of(loss, float(at)), secrets) for at in tried)

@@ -23,7 +23,10 @@ GRID = 3000
 DIRECT = 2048
 """Uses of randomised response that are added up directly, with full relative precision; more of them by transforms."""
 TRANSFORM_ERROR = 1e-15
-"""What Fourier transforms may have lost, added to δ."""
+"""What Fourier transforms and the ends that they leave out may have lost, added to δ."""
+ENDS = 1e-21
+"""Probability of the ends of a sum that are left out before it is added to another one."""
+ULP = 2.0**-52
 
 
 class Loss(NamedTuple):
@@ -67,9 +70,12 @@ class Lattice(NamedTuple):
     """Of the three losses, under the first of the two neighbours."""
 
     def loss(self, uses: int) -> Loss:
+        """Products of so many probabilities are off by a share of at most 32 units in the last place for each."""
+        one = np.array(self.probabilities)
+        first, probabilities = (-uses, power(one, uses)) if uses <= DIRECT else power_within(one, uses)
         lost = TRANSFORM_ERROR if uses > DIRECT else 0.0
-        values = self.step * np.arange(-uses, uses + 1)
-        return Loss(0.0, values, power(np.array(self.probabilities), uses), lost)
+        values = self.step * (first + np.arange(len(probabilities)))
+        return Loss(0.0, values, probabilities * (1 + 32 * ULP * uses), lost)
 
     def pure(self, uses: int) -> float:
         return uses * self.step
@@ -89,19 +95,37 @@ def gaussian_delta(epsilon: Any, mu: float) -> Any:
     return -np.exp(upper) * np.expm1(np.minimum(lower - upper, 0))
 
 
+def delta_above(epsilon: Any, mu: float) -> Any:
+    """δ_μ(ε) with what the rounding of floating-point numbers may have taken off it: never below the truth.
+
+    Logarithms are right to a few units in the last place of themselves, and their arguments of |ε|/μ + μ/2.
+    """
+    epsilon = np.asarray(epsilon, float)
+    if mu == 0:
+        return gaussian_delta(epsilon, mu)
+    upper = log_ndtr(-epsilon / mu + mu / 2)
+    lower = epsilon + log_ndtr(-epsilon / mu - mu / 2)
+    off = (
+        8 * ULP * (1 + np.abs(epsilon) + np.abs(upper) + np.abs(lower - epsilon) + (np.abs(epsilon) / mu + mu / 2) ** 2)
+    )
+    return np.minimum(1.0, np.exp(upper) * (1 + off) * (off - np.expm1(np.minimum(lower - upper, 0))))
+
+
 def delta_of(loss: Loss, epsilon: float) -> float:
-    """δ(ε) of a loss."""
-    return min(1.0, loss.infinite + float(loss.probabilities @ gaussian_delta(epsilon - loss.values, loss.mu)))
+    """δ(ε) of a loss, rounded up."""
+    return min(1.0, loss.infinite + float(loss.probabilities @ delta_above(epsilon - loss.values, loss.mu)))
 
 
 def epsilon_of(loss: Loss, delta: float) -> float:
-    """The smallest ε ≥ 0 with δ(ε) ≤ δ; infinite where an impossible outcome is likelier than δ."""
+    """The smallest ε ≥ 0 with δ(ε) ≤ δ, rounded up; infinite where an impossible outcome is likelier than δ."""
     if loss.infinite >= delta:
         return math.inf
     if delta_of(loss, 0.0) <= delta:
         return 0.0
-    top = float(loss.values.max()) + gaussian_bound(loss.mu, delta - loss.infinite)
-    return solve(lambda epsilon: delta_of(loss, epsilon) - delta, 0.0, top)
+    most = float(loss.values.max())
+    top = 1e-9 + most + gaussian_bound(loss.mu, (delta - loss.infinite) / 2)
+    found = solve(lambda epsilon: delta_of(loss, epsilon) - delta, 0.0, top) * (1 + 1e-12)
+    return found if loss.mu or loss.infinite else min(found, most)
 
 
 def gaussian_bound(mu: float, delta: float) -> float:
@@ -248,9 +272,29 @@ def power(one: np.ndarray, times: int) -> np.ndarray:
     return total
 
 
+def power_within(one: np.ndarray, times: int) -> tuple[int, np.ndarray]:
+    """The same for many variables of values −1, 0 and 1, without its ends: the first value, and probabilities.
+
+    A sum of m of them is further than √(2m·log(2/p)) from its mean with probability p at most (Hoeffding 1963). Ends of
+    probability `ENDS` are left out of each sum on the way to the whole, of which there are fewer than 2·times.
+    """
+    mean, rest = float(one @ [-1.0, 0.0, 1.0]), times % DIRECT
+    start, total = -rest, power(one, rest)
+    count, first, square, left = DIRECT, -DIRECT, power(one, DIRECT), times // DIRECT
+    while left:
+        reach = math.sqrt(2 * count * math.log(2 / ENDS))
+        low, high = max(first, math.floor(count * mean - reach)), math.ceil(count * mean + reach)
+        first, square = low, square[low - first : high + 1 - first]
+        if left & 1:
+            start, total = start + first, convolve(total, square)
+        count, first, square, left = 2 * count, 2 * first, convolve(square, square) if left > 1 else square, left >> 1
+    return start, total
+
+
 def convolve(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Direct where that is quick, because sums of products of probabilities keep their relative precision."""
     if min(len(left), len(right)) <= 2 * DIRECT + 1:
         return np.convolve(left, right)
     length = len(left) + len(right) - 1
-    return np.maximum(np.fft.irfft(np.fft.rfft(left, length) * np.fft.rfft(right, length), length), 0)
+    padded = 1 << (length - 1).bit_length()
+    return np.maximum(np.fft.irfft(np.fft.rfft(left, padded) * np.fft.rfft(right, padded), padded)[:length], 0)

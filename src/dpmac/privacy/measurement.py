@@ -8,7 +8,8 @@
 It owns the agent's noise, its step counter and its account. A step can be asked once and in its turn, and there is no
 release without a charge. Noise of a whole episode is drawn before the first message is seen, so that the time that
 sampling takes says nothing about a message; what then happens to a message has no branch and no read that depends on
-it. Nothing is kept on disk but the ledger: after a crash the episode is over, and what was charged stays charged.
+it. With a `slot` a message leaves when the clock says, however long it took to make. Nothing is kept on disk but the
+ledger: after a crash the episode is over, and what was charged stays charged.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ import numpy as np
 
 from dpmac.config import Release, require, whole
 from dpmac.privacy import mechanisms
+from dpmac.privacy.timing import wait_until
 
 _TAKING = threading.Lock()
 """Held while a step is taken, so that two threads cannot take the same one."""
@@ -123,12 +125,14 @@ class Measurement:
             self._subsets = [order[step][order[step] <= step][: channel.draws(step)] for step in steps[::-1]]
         self._history, self._step, self._process = [], 0, os.getpid()
 
-    def release(self, step: int, message: np.ndarray) -> Released | None:
+    def release(self, step: int, message: np.ndarray, slot: float | None = None) -> Released | None:
         """Charge for, and then release, what the sender made (number,) at a step; None where nothing leaves.
 
-        Steps come in their order, each once, those without a release too. A refusal ends the episode.
+        Steps come in their order, each once, those without a release too. A refusal ends the episode. With a `slot`, a
+        time of `time.monotonic()`, this returns at the slot; a message that was not ready by then does not leave, since
+        how late it is could tell what it says.
         """
-        return together([self], step, [message])[0]
+        return together([self], step, [message], slot)[0]
 
     def _check(self, step: int, message: Any) -> np.ndarray:
         """The message, if this step is the next one."""
@@ -165,10 +169,13 @@ class Measurement:
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse
 
 
-def together(measurements: Sequence[Measurement], step: int, messages: Iterable[Any]) -> list[Released | None]:
+def together(
+    measurements: Sequence[Measurement], step: int, messages: Iterable[Any], slot: float | None = None
+) -> list[Released | None]:
     """What agents of one account release at a step, for what their senders made (agent, number): all or nobody.
 
-    One charge pays for all of them; where it is refused, nothing leaves and the episode is over.
+    One charge pays for all of them; where it is refused, nothing leaves and the episode is over. A `slot` is that of
+    `Measurement.release`.
     """
     require(len({id(one._account) for one in measurements}) <= 1, "agents that release together share one account")
     require(len({one._agent for one in measurements}) == len(measurements), "every agent has one measurement")
@@ -182,4 +189,5 @@ def together(measurements: Sequence[Measurement], step: int, messages: Iterable[
     released = [one._let_out(step, message) for one, message in zip(measurements, made, strict=True)]
     for one in measurements:
         one._step = step + 1
-    return released
+    in_time = slot is None or wait_until(slot)
+    return released if in_time else [None for _ in released]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpmac.config import Release, require
-from dpmac.privacy import accounting, audit, checks, discrete, limits
+from dpmac.privacy import accounting, audit, checks, dependence, discrete, limits
 from dpmac.privacy import loss as losses
 from dpmac.privacy.loss import Shift
 from dpmac.privacy.mechanisms.base import Mechanism, Source, finite
@@ -22,6 +22,8 @@ MARGIN = 2.0**-20
 """Relative distance that clipped messages keep from C, for the rounding of float32."""
 ROOM = 2**30
 """Noise in steps stays below it, and messages below 2²⁶, so that their sum is an int32."""
+LOW_BITS = 4
+"""Bits of released integers that checks look at."""
 LEAST, MOST = -110, 90
 """Exponents of grids that float32 has room for."""
 
@@ -74,8 +76,8 @@ def integer_noise(source: Source, deviation: float, count: int) -> np.ndarray:
 class Additive(Mechanism):
     """A vector on the grid plus noise on the grid: the discrete Gaussian N_Z(0, σ²) of each number.
 
-    Costs are those of the continuous N(0, σ²I). The discrete one costs what a variance smaller by three squared steps
-    would (`discrete.comparable`). At 2²⁰ steps to σ that is 1.4e-12 of σ, and calibration leaves a millionth of it.
+    It costs what the continuous N(0, σ²I) would with a variance that is smaller by three squared steps
+    (`discrete.comparable`). At 2²⁰ steps to σ that is 1.4e-12 of σ, and calibration leaves a millionth of it.
     """
 
     noise_name = "sigma"
@@ -94,8 +96,14 @@ class Additive(Mechanism):
 
     def pool(self, release: Release) -> tuple[Shift, float]:
         """Squares of shifts in standard deviations add up."""
-        shift = self.width() / release.noise
+        shift = self.width() / release.noise * (1 + self.discreteness(release.noise))
         return Shift(), len(release.rates) * shift * shift if release.rates else 0.0  # may be infinite
+
+    def discreteness(self, noise: float) -> float:
+        """Share of μ that discrete noise costs more than continuous one: σ/√(σ² − 3) ≤ 1 + 2/σ² from σ = 8 steps on,
+        and no agent is deployed with fewer than 64."""
+        steps = noise / 2.0 ** max(exponent_of(noise) - 20, exponent_of(self.channel.clip_norm) - 24)
+        return 2 / steps**2 if steps >= 8 else 0.0
 
     def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
         return self.width() * math.sqrt(len(plain.rates)) / losses.mu_of(epsilon, delta) * (1 + SAFETY)
@@ -160,15 +168,23 @@ class Additive(Mechanism):
         white = (copies.astype(float) - sent[:, :, :, None]) / noise
         found = [self.within_reach(sent), *checks.copies_as_declared(white, self.channel)]
         white = white if many else white[:, :, :, :1]
+        products = dependence.products_of_signs(white)
         return [
             *found,
             checks.variance(white, (1,), "noise variance at every step"),
             checks.variance(white, (2,), "noise variance of every agent"),
+            checks.variance(white, (4,), "noise variance of every number"),
+            checks.variance_by_message(white, sent),
+            checks.every_message(white),
             checks.normality(white),
-            checks.independence(white, 1, "noise independent over time"),
-            checks.independence(white, 2, "noise independent between agents"),
-            *([checks.independence(white, 3, "noise independent between copies")] if many else []),
-            checks.independence(white, 0, "noise independent between episodes"),
+            dependence.no_noise_twice(white),
+            dependence.independence(white, 0, "noise independent between episodes"),
+            dependence.independence(white, 1, "noise independent over time"),
+            dependence.independence(white, 2, "noise independent between agents"),
+            *([dependence.independence(white, 3, "noise independent between copies")] if many else []),
+            dependence.independence(white, 4, "noise independent between numbers"),
+            dependence.agents_at_lags(white, "noise independent between agents at every lag"),
+            *dependence.fair_coins(products, sent, "signs of products of noise"),
         ]
 
     def within_reach(self, sent: np.ndarray) -> checks.Check:
@@ -180,9 +196,24 @@ class Additive(Mechanism):
         return checks.Check("message within clip_norm", within, f"largest {reach:.6g}, limit {limit:.6g}")
 
     def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
-        """In units of each agent's own σ, all noise of a team must look alike."""
+        """In units of each agent's own σ, all noise of a team must look alike; what leaves lies on its agent's grid."""
         scaled = before[:, :, :, None] + (left - before[:, :, :, None]) / noise[:, None, None]
-        return self.check_released(before, scaled, 1.0)
+        whole = (steps := self.in_steps(left, noise)) == np.rint(steps)
+        grid = checks.Check("numbers on the grid", float(whole.all()), f"{(~whole).sum()} numbers beside it")
+        return [*self.check_released(before, scaled, 1.0), grid]
+
+    def check_exact(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """The low bits of whole steps are fair coins. Simulated noise is rounded from float32, ties to even: its lowest
+        bit is not. Where a number has more steps than float32 has digits, its low bits are rounded away."""
+        copies = slice(None) if self.channel.sent > 1 else slice(1)
+        units = np.rint(self.in_steps(left, noise)[:, :, :, copies]).astype(np.int64)[..., None]
+        bits = np.where(np.abs(units) < 2**24, 2 * (units >> np.arange(LOW_BITS) & 1) - 1, 0).astype(np.int8)
+        return dependence.fair_coins(bits.reshape(*bits.shape[:4], -1), before, "low bits")
+
+    def in_steps(self, left: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """What left (episode, time, agent, copy, number) in steps of each agent's grid."""
+        per_unit = np.array([float(self.parameters(float(amount)).per_unit) for amount in noise])
+        return np.asarray(left, float) * per_unit[:, None, None]
 
     # The release ------------------------------------------------------------------------------------------------------
 

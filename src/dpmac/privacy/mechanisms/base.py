@@ -176,6 +176,10 @@ class Mechanism(ABC):
         time, agent, copy, number), and the noise scale of each agent (agent,)."""
         return []
 
+    def check_exact(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
+        """Further checks of the same, which exact noise passes, as deployed agents draw it, but simulated may not."""
+        return []
+
     # The release ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -216,7 +220,7 @@ class Mechanism(ABC):
 
 def finite(xp: Any, message: Any) -> Any:
     """A message (number,) as it is, or zeros where any number of it is not finite."""
-    return xp.where(xp.all(xp.isfinite(message)), message, xp.zeros_like(message))
+    return xp.where(xp.sum(xp.isfinite(message)) == message.size, message, xp.zeros_like(message))
 
 
 def one_hot(xp: Any, index: Any, count: int) -> Any:
@@ -225,5 +229,11 @@ def one_hot(xp: Any, index: Any, count: int) -> Any:
 
 
 def choose(xp: Any, scores: Any) -> Any:
-    """The index of the largest score; the first of equal ones, and 0 where any score is not finite."""
-    return xp.argmax(finite(xp, scores)).astype(xp.uint32)
+    """The index of the largest score; the first of equal ones, and 0 where any score is not finite.
+
+    All pairs are compared, since an argmax may branch at every score that is larger than those before it.
+    """
+    scores, index = finite(xp, scores), xp.arange(scores.size, dtype=xp.uint32)
+    other, own = scores[None], scores[:, None]
+    before = (other > own) | ((other == own) & (index[None] < index[:, None]))
+    return xp.sum(index * (xp.sum(before, axis=-1) == 0), dtype=xp.uint32)

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpmac.config import Release, require
-from dpmac.privacy import accounting, checks, limits
+from dpmac.privacy import accounting, checks, dependence, limits
 from dpmac.privacy import loss as losses
 from dpmac.privacy.loss import Lattice
 from dpmac.privacy.mechanisms.base import choose, one_hot
 from dpmac.privacy.mechanisms.symbols import Symbols, below, remainder, threshold_of
+
+BETWEEN = "flips independent between copies"
 
 
 class Flip(NamedTuple):
@@ -81,10 +83,20 @@ class Response(Symbols):
             checks.flip_rate(flips, 1, noise, "flip rate at every step"),
             checks.flip_rate(flips, 2, noise, "flip rate of every agent"),
             checks.uniform_flips(shift, k),
-            checks.overlap(flips, 1, "flips independent over time"),
-            checks.overlap(flips, 2, "flips independent between agents"),
-            *([checks.overlap(flips, 3, "flips independent between copies")] if many else []),
+            dependence.conditional_rates(
+                np.broadcast_to(sent[..., None], shift.shape),
+                copies[..., : shift.shape[-1], :] == 1,
+                1 - noise,
+                noise / (k - 1),
+                "flips alike for every pair of symbols",
+            ),
+            *self.dependences(flips, sent, noise, "flips"),
+            dependence.same_targets(shift, k),
+            *([dependence.coincidences(flips.swapaxes(2, 3), [noise] * flips.shape[3], BETWEEN)] if many else []),
         ]
+
+    def missing_rate(self, noise: float) -> float:
+        return noise
 
     def ones(self, noise: float) -> tuple[int, ...]:
         return (1,)

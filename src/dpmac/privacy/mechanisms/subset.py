@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpmac.config import Release, require
-from dpmac.privacy import accounting, checks
+from dpmac.privacy import accounting, checks, dependence
 from dpmac.privacy import loss as losses
 from dpmac.privacy.loss import Lattice
 from dpmac.privacy.mechanisms.base import choose, one_hot
 from dpmac.privacy.mechanisms.symbols import Symbols, below, threshold_of
+
+BETWEEN = "true symbol independent between copies"
 
 
 class Selection(NamedTuple):
@@ -141,17 +143,27 @@ class Subset(Symbols):
         copies = copies if many else copies[..., :1, :]
         order = (sent[..., None, None] + np.arange(k)) % k  # the true symbol first
         held = np.take_along_axis(copies, np.broadcast_to(order, copies.shape), axis=-1) == 1
-        out, rate = ~held[..., 0], 1 - self.inclusion(noise)
+        out, rate = ~held[..., 0], self.missing_rate(noise)
+        other = (d - 1 + rate) / (k - 1)
         return [
             *found,
             checks.flip_rate(out, 1, rate, "true symbol left out at every step"),
             checks.flip_rate(out, 2, rate, "true symbol left out by every agent"),
             checks.even_members(held[..., 1:]),
-            checks.overlap(out, 1, "true symbol independent over time"),
-            checks.overlap(out, 2, "true symbol independent between agents"),
-            checks.overlap(held[..., 1], 1, "other symbols independent over time"),
-            *([checks.overlap(out, 3, "true symbol independent between copies")] if many else []),
+            dependence.conditional_rates(
+                np.broadcast_to(sent[..., None], out.shape),
+                copies == 1,
+                1 - rate,
+                other,
+                "members alike for every pair",
+            ),
+            *self.dependences(out, sent, noise, "true symbol"),
+            dependence.coincidences(held[..., 1], [other] * sent.shape[2], "other symbols independent"),
+            *([dependence.coincidences(out.swapaxes(2, 3), [rate] * out.shape[3], BETWEEN)] if many else []),
         ]
+
+    def missing_rate(self, noise: float) -> float:
+        return 1 - self.inclusion(noise)
 
     # The release ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpmac.config import Channel, Release, require
-from dpmac.privacy import accounting, audit, checks
+from dpmac.privacy import accounting, audit, checks, dependence
 from dpmac.privacy import loss as losses
 from dpmac.privacy.loss import Lattice
 from dpmac.privacy.mechanisms.base import Mechanism, Source
@@ -109,11 +109,31 @@ class Symbols(Mechanism):
         return audit.audit_response(sample, delta, episodes, direction, confidence, seed)
 
     def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
-        """Each agent by itself; before the noise, the symbol stands out."""
-        return [
+        """Each agent by itself, and all together; before the noise, the symbol stands out."""
+        sent = before.argmax(-1)
+        own = np.broadcast_to(sent[..., None, None], (*left.shape[:4], 1))
+        missing = np.take_along_axis(left, own, axis=-1)[..., 0] == 0
+        each = [
             check
             for agent, amount in enumerate(noise)
-            for check in self.check_released(before[:, :, [agent]].argmax(-1), left[:, :, [agent]], float(amount))
+            for check in self.check_released(sent[:, :, [agent]], left[:, :, [agent]], float(amount))
+        ]
+        if not each:
+            return []
+        rates = [self.missing_rate(float(amount)) for amount in noise]
+        return [*each, dependence.coincidences(missing[..., :1], rates, "symbols independent between agents")]
+
+    def missing_rate(self, noise: float) -> float:
+        """How often what is released lacks the true symbol; only mechanisms with checks of their own need it."""
+        raise NotImplementedError
+
+    def dependences(self, missing: np.ndarray, sent: np.ndarray, noise: float, name: str) -> list[checks.Check]:
+        """Checks that the true symbol (episode, time, agent) is missing (…, copy) independently of everything else."""
+        rate = self.missing_rate(noise)
+        return [
+            dependence.coincidences(missing, [rate] * missing.shape[2], f"{name} independent"),
+            dependence.rates_after(missing, sent, rate, f"{name} whatever came before"),
+            dependence.odd_threes(missing, sent, self.channel.symbols, rate, f"{name} in three steps"),
         ]
 
     @property

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -66,6 +67,8 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
 
 def read(what: str, value: Any, kind: Any) -> Any:
     """A value of this type from one that may be text."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return None if value is None else read(what, value, typing.get_args(kind)[0])
     if typing.get_origin(kind) is Literal:
         allowed = typing.get_args(kind)
         require(value in allowed, f"{what} must be one of {', '.join(map(str, allowed))}, not {value!r}")

@@ -130,7 +130,7 @@ class RunOptions:
         require(1 <= self.seeds <= 10_000, f"seeds must be a whole number from 1 to 10,000, not {self.seeds}")
         method = protocol.find(self.method)
         shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
-        return RunConfig(
+        config = RunConfig(
             task=self.task,
             method=self.method,
             learner=self.learner,
@@ -148,6 +148,8 @@ class RunOptions:
             anneal_share=self.anneal_share,
             mix=self.mix,
         )
+        check_annealing(config)
+        return config
 
     def channel(self, place: Place) -> Channel:
         """The channel, if it uses every option about it that was given."""
@@ -184,6 +186,21 @@ class Train(RunOptions):
     """Everything that is measured, after every evaluation, and a traceback if something breaks."""
     json: bool = False
     """Print the result as JSON."""
+
+
+def check_annealing(config: RunConfig) -> None:
+    """Bad input where budgets are said to anneal and would not."""
+    finite = [each for budget in config.budgets for each in budget.epsilon if each != float("inf")]
+    above = [f"{each:g}" for each in finite if each > config.anneal_from]
+    require(
+        config.anneal_from == 0 or bool(finite),
+        "anneal-from goes with finite budgets, and all messages of this run are free",
+    )
+    require(
+        config.anneal_from == 0 or not above,
+        f"anneal-from must be at least every budget, for budgets anneal down; {config.anneal_from:g} is below "
+        f"epsilon {', '.join(above)}",
+    )
 
 
 def plain(text: str) -> Any:

@@ -85,25 +85,9 @@ def create(folder: Path, config: RunConfig) -> Program:
     """Check a configuration and start its folder."""
     config = train.complete(config)
     program = check(config)
-    check_annealing(config)
     reference = tasks.reference_returns(program.task, jax.random.key(train.EVALUATION_SEED), REFERENCE_EPISODES)
     store.create(folder, config, statement(config, program), {"unit": program.task.reward_unit, "returns": reference})
     return program
-
-
-def check_annealing(config: RunConfig) -> None:
-    """Bad input where budgets are said to anneal and would not."""
-    finite = [each for budget in config.budgets for each in budget.epsilon if each != float("inf")]
-    above = [f"{each:g}" for each in finite if each > config.anneal_from]
-    require(
-        config.anneal_from == 0 or bool(finite),
-        "anneal-from goes with finite budgets, and all messages of this run are free",
-    )
-    require(
-        config.anneal_from == 0 or not above,
-        f"anneal-from must be at least every budget, for budgets anneal down; {config.anneal_from:g} is below "
-        f"epsilon {', '.join(above)}",
-    )
 
 
 def groups_of(runs: list[Run], size: int) -> list[list[Run]]:

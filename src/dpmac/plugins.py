@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import sys
 import types
 import typing
@@ -33,8 +34,8 @@ def load(
 
 
 def subclass_of(base: type) -> Callable[[Any], bool]:
-    """A test for classes of this kind."""
-    return lambda found: isinstance(found, type) and issubclass(found, base)
+    """A test for classes of this kind that can be built."""
+    return lambda found: isinstance(found, type) and issubclass(found, base) and not inspect.isabstract(found)
 
 
 def options(cls: type) -> dict[str, Any]:

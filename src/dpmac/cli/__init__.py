@@ -133,7 +133,7 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
     tyro._experimental_options["ansi_codes"] = not plain
     description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
     options = (tyro.conf.FlagCreatePairsOff,)
-    given = {} if default is None else {"default": default}
+    given: dict[str, Any] = {} if default is None else {"default": default}
     return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
 
 

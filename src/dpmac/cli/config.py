@@ -77,7 +77,10 @@ def meanings_of(cls: type) -> dict[str, str]:
     """What stands below each field of a dataclass."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
     return {
-        field.target.id: " ".join(said.value.value.split())
+        field.target.id: " ".join(str(said.value.value).split())
         for field, said in itertools.pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(said, ast.Expr)
+        and isinstance(said.value, ast.Constant)
     }

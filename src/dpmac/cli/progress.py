@@ -123,9 +123,8 @@ class Pace:
         self.steps, self.seconds, self.latest = 0, 0.0, 0.0
 
     def add(self, piece: Any) -> None:
-        same = self.before is not None and self.before.group == piece.group
         self.latest = 0.0
-        if same:
+        if self.before is not None and self.before.group == piece.group:
             steps, runs = piece.step - self.before.step, len({(row.budget, row.seed) for row in piece.rows})
             self.steps, self.seconds = self.steps + steps, self.seconds + piece.seconds
             self.latest = steps * runs / max(piece.seconds, 1e-9)

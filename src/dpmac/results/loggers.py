@@ -107,7 +107,9 @@ def to_wandb(folder: Path, mark: str, budget: str, seed: int, _: int) -> Callabl
     name = f"epsilon-{budget}-seed-{seed}"
     usual = {"WANDB_PROJECT": ("project", "dpmac"), "WANDB_RUN_GROUP": ("group", folder.name)}
     usual |= {"WANDB_DIR": ("dir", str(folder))}
-    chosen = {option: value for variable, (option, value) in usual.items() if variable not in os.environ}
+    chosen: dict[str, Any] = {
+        option: value for variable, (option, value) in usual.items() if variable not in os.environ
+    }
     config = {**to_json(store.load_config(folder)), "budget": budget, "seed": seed}
     run = wandb.init(
         name=name,

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all suite lint types format docs bench clean
+.PHONY: demo test test-all suite lint types format docs site bench clean
 
 demo: $(READY)
 	$(BIN)/dpmac demo --out demo
@@ -31,9 +31,13 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The documentation as a site, in site/.
+# The documentation as a site, in site/; its pages open from a disk, but for search.
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+# The same with search, at http://127.0.0.1:8000 until Ctrl-C.
+site: docs
+	$(BIN)/python -m http.server --directory site --bind 127.0.0.1 8000
 
 # Speed beside others, who bring torch along: an environment of its own.
 bench: .venv-bench/.ready

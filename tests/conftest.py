@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +20,22 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 30_000
 """Half of what Linux allows a process."""
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One browser for all tests of pages."""
+    if BROWSER is None:
+        assert "CI" not in os.environ, "continuous integration must look at the page: install chromium"
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.fixture(scope="module", autouse=True)

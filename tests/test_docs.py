@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import shlex
-import subprocess
 import sys
 
 import numpy as np
@@ -68,20 +67,6 @@ def test_links_and_pictures_lead_somewhere(page):
 def test_every_page_is_in_the_navigation():
     nav = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(nav) == sorted(page.name for page in PAGES)
-
-
-def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    pages = {page.stem for page in tmp_path.glob("*.html")}
-    assert pages >= {page.stem for page in PAGES}
-    for page in tmp_path.glob("*.html"):
-        loaded = re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?://[^"]+)"', page.read_text())
-        assert not loaded, f"{page.name} loads {loaded}"
-    reference = (tmp_path / "reference.html").read_text()
-    for name in ("dpmac.runner.folder.train", "dpmac.deploy.team.load", "dpmac.privacy.accounting.calibrate"):
-        assert f'id="{name}"' in reference
 
 
 def test_every_test_that_the_proofs_name_exists():

@@ -1,6 +1,6 @@
 """dpmac: a team of learning agents that talk while each keeps its own secrets, and a true statement of how well.
 
-What a notebook needs is here: `train`, `load`, `evaluate`, `tasks`, `privacy`, `games` and the classes of a
+What a notebook needs is here: `train`, `load`, `evaluate`, `plot`, `tasks`, `privacy`, `games` and the classes of a
 configuration. Whatever needs JAX is imported when it is first used.
 """
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from dpmac import games, privacy, tasks
     from dpmac.analysis.evaluate import evaluate
     from dpmac.deploy.team import load
+    from dpmac.figures.curves import plot
     from dpmac.runner.folder import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BadInput",
@@ -27,12 +28,18 @@ __all__ = [
     "evaluate",
     "games",
     "load",
+    "plot",
     "privacy",
     "tasks",
     "train",
 ]
 
-_FUNCTIONS = {"evaluate": "dpmac.analysis.evaluate", "load": "dpmac.deploy.team", "train": "dpmac.runner.folder"}
+_FUNCTIONS = {
+    "evaluate": "dpmac.analysis.evaluate",
+    "load": "dpmac.deploy.team",
+    "plot": "dpmac.figures.curves",
+    "train": "dpmac.runner.folder",
+}
 _MODULES = ("games", "privacy", "tasks")
 
 

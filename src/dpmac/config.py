@@ -22,6 +22,10 @@ class BadInput(ValueError):
     """What a user gave cannot be used; the message says what is allowed. The command line exits with code 2."""
 
 
+class Failure(RuntimeError):
+    """Something went wrong while running, and the message says all of it. The command line exits with code 1."""
+
+
 def require(condition: bool, message: str) -> None:
     """Raise `BadInput` with this message unless the condition holds."""
     if not condition:
@@ -38,6 +42,11 @@ def whole(value: object, least: int, most: int | None = None) -> TypeGuard[int]:
 
 def check_seed(seed: int) -> None:
     require(whole(seed, 0, 2**32 - 1), f"seed must lie in [0, 2^32), not {seed}")
+
+
+def check_epsilon(epsilon: float) -> None:
+    fits = 1e-6 <= epsilon <= 1e6 or epsilon == math.inf
+    require(fits, f"epsilon must lie between 1e-6 and 1e6, or be inf (free messages), not {epsilon}")
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
@@ -123,7 +132,7 @@ class Release:
     noise: float
     """The noise scale, for example σ or a flip probability; the mechanism says what it means. 0: no protection."""
     horizon: int = 1
-    """T, the steps of an episode."""
+    """T, the steps of an episode; a million at most."""
     unit: Unit = "episode"
     neighbours: Neighbours = "inputs"
     """inputs: neighbours may differ in everything that the unit's messages are made from. transition: in one transition
@@ -133,7 +142,7 @@ class Release:
     def __post_init__(self) -> None:
         check_choice("unit", self.unit, Unit)
         check_choice("neighbours", self.neighbours, Neighbours)
-        require(whole(self.horizon, 1), f"horizon must be a whole number from 1, not {self.horizon}")
+        require(whole(self.horizon, 1, 10**6), f"horizon must be a whole number from 1 to 10^6, not {self.horizon}")
         require(self.noise >= 0 and math.isfinite(self.noise), f"noise must be finite and at least 0, not {self.noise}")
 
     @property
@@ -160,7 +169,7 @@ class Budget:
     def __post_init__(self) -> None:
         require(len(self.epsilon) > 0, "a budget needs at least one epsilon")
         for epsilon in self.epsilon:
-            require(epsilon > 0, f"epsilon must be above 0 (inf: free messages), not {epsilon}")
+            check_epsilon(epsilon)
         require(0 < self.delta < 1, f"delta must lie strictly between 0 and 1, not {self.delta}")
         check_choice("unit", self.unit, Unit)
         check_choice("accountant", self.accountant, AccountantName)

@@ -74,7 +74,7 @@ class Line(NamedTuple):
 LINES: dict[str, Line] = {
     "response-once": Line("randomised response, once", Channel("response", period=0)),
     "response-every": Line("randomised response, every step", Channel("response")),
-    "code-once": Line("Gaussian, tight, once", Channel("code", period=0)),
+    "code-once": Line("Gaussian code points, once", Channel("code", period=0)),
     "gaussian-once": Line("Gaussian, once", Channel(period=0)),
     "gaussian-every": Line("Gaussian, every step (the paper's)", free=True),
     "silent": Line("silence", method="silent", private=False),

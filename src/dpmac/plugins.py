@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -32,8 +34,8 @@ def load(
 
 
 def subclass_of(base: type) -> Callable[[Any], bool]:
-    """A test for classes of this kind."""
-    return lambda found: isinstance(found, type) and issubclass(found, base)
+    """A test for classes of this kind that can be built."""
+    return lambda found: isinstance(found, type) and issubclass(found, base) and not inspect.isabstract(found)
 
 
 def options(cls: type) -> dict[str, Any]:
@@ -66,6 +68,8 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
 
 def read(what: str, value: Any, kind: Any) -> Any:
     """A value of this type from one that may be text."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return None if value is None else read(what, value, typing.get_args(kind)[0])
     if typing.get_origin(kind) is Literal:
         allowed = typing.get_args(kind)
         require(value in allowed, f"{what} must be one of {', '.join(map(str, allowed))}, not {value!r}")

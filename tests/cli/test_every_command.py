@@ -17,8 +17,10 @@ LINES: list[tuple[str, str]] = [
         "--out runs/ccn",
         "",
     ),
+    ("config ccn", "task method learner budgets channel training"),
     ("resume runs/ccn", ""),
     ("evaluate runs/ccn", "return_mean return_ci95 return_iqm reward_unit episodes epsilon seed"),
+    ("plot runs/ccn --out curves.png", "picture"),
     ("watch runs/ccn --out ccn.gif", ""),
     (f"privacy calibrate --epsilon 1 {BUDGET}", "sigma epsilon delta unit accountant valid exact_epsilon"),
     (f"privacy account --sigma 0.66 {BUDGET}", "epsilon"),
@@ -28,6 +30,7 @@ LINES: list[tuple[str, str]] = [
     ("games rounds", ""),
     ("reproduce all --scale smoke --out results/", ""),
     ("report results/ --out report.html", ""),
+    ("report runs/ccn --out run.html", "page runs"),
     ("bench env", ""),
     ("bench train", ""),
     ("frontier ccn", ""),
@@ -36,6 +39,7 @@ LINES: list[tuple[str, str]] = [
 """Commands, and what their JSON must hold."""
 FILES = {
     "train": "runs/ccn/config.json",
+    "plot": "curves.png",
     "watch": "ccn.gif",
     "reproduce": "results/runs",
     "report": "report.html",

@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import math
 import sys
 import time
 import types
+from typing import Any
 
 import pytest
 from tiny import OPTIONS, begin, contents, dpmac, train
@@ -100,6 +102,8 @@ class Service:
 
     def __init__(self, fails: str):
         self.fails, self.calls = fails, 0
+        self.given: list[dict[str, Any]] = []
+        self.logged: list[tuple[int, dict[str, float]]] = []
 
     def attempt(self, what: str) -> None:
         self.calls += 1
@@ -110,17 +114,23 @@ class Service:
         wandb, board = types.ModuleType("wandb"), types.ModuleType("tensorboardX")
         for module in (wandb, board):
             module.__spec__ = types.SimpleNamespace(name=module.__name__)  # type: ignore[assignment]
-        wandb.init = lambda **_: (self.attempt("begin"), self.attempt("exit"))  # type: ignore[attr-defined]
-        wandb.log = lambda *_, **__: self.attempt("log")  # type: ignore[attr-defined]
-        board.SummaryWriter = lambda *_: self.begun()  # type: ignore[attr-defined]
+        wandb.init = lambda **given: self.begun(**given)  # type: ignore[attr-defined]
+        board.SummaryWriter = lambda *place, **given: self.begun(place=place, **given)  # type: ignore[attr-defined]
         return {"wandb": wandb, "tensorboardX": board}
 
-    def begun(self) -> "Service":
+    def begun(self, **given: Any) -> "Service":
         self.attempt("begin")
+        self.attempt("exit")
+        self.given.append(given)
         return self
 
-    def add_scalar(self, *_: object) -> None:
+    def add_scalar(self, name: str, value: float, step: int) -> None:
         self.attempt("log")
+        self.logged.append((step, {name: value}))
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.attempt("log")
+        self.logged.append((step, values))
 
     def flush(self) -> None:
         self.attempt("flush")
@@ -144,21 +154,58 @@ def test_a_service_that_fails_never_stops_training(flag, fails, finished, tmp_pa
     error = capfd.readouterr().err
     assert error.count("failed and is left alone from here on") == 1
     assert service.calls > 0
-    assert contents(tmp_path / "run") == contents(finished)
+    assert without_loggers(tmp_path / "run") == contents(finished)
 
 
-def test_a_service_that_works_gets_every_number(tmp_path, monkeypatch, capfd):
-    service = Service("never")
+def without_loggers(folder):
+    return {name: digest for name, digest in contents(folder).items() if name != "loggers.json"}
+
+
+@pytest.mark.parametrize("flag", ["--wandb", "--tensorboard"])
+def test_every_run_is_one_of_the_services_and_goes_on_when_it_is_resumed(flag, tmp_path, monkeypatch, capfd):
+    """Every finite number, with one run for each budget and seed, in one group, with the configuration."""
+    service, folder = Service("never"), tmp_path / "run"
     for name, module in service.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
-    assert cli.main(["train", *OPTIONS, "--out", str(tmp_path / "run"), "--quiet", "--tensorboard"]) == 0
-    assert service.calls == len(store.read_metrics(tmp_path / "run")) + 5 + 1
+    monkeypatch.setenv("WANDB_RUN_GROUP", "mine")
+    free = ["--epsilon", "inf", "2"]
+    words = [*OPTIONS[:1], *OPTIONS[4:], *free, "--out", str(folder), "--quiet", "--checkpoint-seconds", "0", flag]
+    real, pieces = population.train_folder, []
+
+    def interrupted(*given, **named):
+        for piece in real(*given, **named):
+            yield piece
+            pieces.append(piece)
+            if len(pieces) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(population, "train_folder", interrupted)
+    assert cli.main(["train", *words]) == 130
+    monkeypatch.setattr(population, "train_folder", real)
+    assert cli.main(["resume", str(folder), "--quiet"]) == 0
     assert "left alone" not in capfd.readouterr().err
+    rows = [row for row in store.read_metrics(folder) if math.isfinite(row.value)]
+    assert len(rows) < len(store.read_metrics(folder))  # the signal-to-noise ratio of free messages
+    assert sum(len(values) for _, values in service.logged) == len(rows)
+    assert len(service.given) == 8
+    before, after = service.given[:4], service.given[4:]
+    if flag == "--wandb":
+        assert [one["id"] for one in before] == [one["id"] for one in after]
+        assert len({one["id"] for one in before}) == 4
+        assert {one["name"] for one in before} == {f"epsilon-{e}-seed-{s}" for e in ("inf", "2") for s in (0, 1)}
+        assert all(one["resume"] == "allow" and one["config"]["networks"]["hidden"] == 8 for one in before)
+        assert all(one["project"] == "dpmac" and "group" not in one for one in before)  # that is the environment's
+    else:
+        assert {one["place"] for one in before} == {
+            (str(folder / "events" / f"epsilon-{e}" / f"seed-{s}"),) for e in ("inf", "2") for s in (0, 1)
+        }
+        assert [one["purge_step"] for one in before] == [40] * 4
+        assert [one["purge_step"] for one in after] == [120] * 4
 
 
 @pytest.mark.parametrize("flag", ["--wandb", "--tensorboard"])
 def test_a_service_that_is_not_installed_is_refused_before_anything_is_written(flag, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert cli.main(["train", *OPTIONS, "--out", str(tmp_path / "run"), flag]) == 2
-    assert f"pip install 'dpmac[{flag[2:]}]'" in capsys.readouterr().err
+    assert f"pip install {'wandb' if flag == '--wandb' else 'tensorboardX'}" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -1,6 +1,7 @@
 """A run's folder: complete files or none, and a metrics.csv that survives a cut."""
 
 import os
+import sys
 
 import pytest
 
@@ -88,3 +89,9 @@ def test_only_one_holds_a_folder_and_a_lock_ends_with_its_holder(tmp_path):
 def test_configurations_that_differ_have_different_digests():
     assert store.digest(RunConfig("cn")) == store.digest(RunConfig("cn"))
     assert store.digest(RunConfig("cn")) != store.digest(RunConfig("cn", seeds=(1,)))
+
+
+def test_a_system_without_posix_locks_is_told_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(BadInput, match="Windows does not have; use dpmac in WSL"), store.locked(tmp_path):
+        pass

@@ -56,6 +56,8 @@ def made_small(words: list[str]) -> list[str]:
             value = 8000  # of as many fresh episodes as the page says
         elif option == "batch" and "--learner" in words:
             continue  # a setting of the default learner
+        elif option == "message-size" and {"response", "subset", "code"} & set(words):
+            continue  # symbols have none
         if flag in words:
             first = words.index(flag) + 1
             last = next((i for i in range(first, len(words)) if words[i].startswith("--")), len(words))
@@ -76,13 +78,19 @@ def output_of(command: str, small: bool) -> str:
 
 
 def run_console(block: Block, small: bool) -> None:
-    """Run the lines that begin with a prompt; the others must be among what the last one printed."""
-    shown = ""
+    """Run the lines that begin with a prompt. What stands below one is what it prints, without gaps but for `...`."""
+    printed: list[str] = []
+    gap = True
     for line in block.text.splitlines():
-        if not line.startswith("$ "):
-            assert line in shown.splitlines(), f"the page shows {line!r}, the command printed\n{shown}"
+        if line == "...":
+            gap = True
+        elif not line.startswith("$ "):
+            assert line in printed, f"the page shows {line!r}, the command printed on\n" + "\n".join(printed)
+            where = printed.index(line)
+            assert gap or where == 0, f"the page leaves out what stands before {line!r}, without a line of ..."
+            printed, gap = printed[where + 1 :], False
         elif line.split()[1] not in OTHERS:
-            shown = output_of(line[2:], small)
+            printed, gap = output_of(line[2:], small).splitlines(), False
 
 
 def run_python(block: Block, names: dict[str, Any]) -> None:

@@ -135,3 +135,10 @@ Many = acting(spaces.MultiDiscrete([2, 3]))
 Unbounded = acting(spaces.Box(-np.inf, np.inf, (2,)))
 Crowded = acting(spaces.Discrete(128))
 Wide = acting(spaces.Box(-1.0, 1.0, (70,)))
+
+
+class Undrawn(World):
+    """It inherits a `render` that nobody has written."""
+
+    def render(self):
+        return ParallelEnv.render(self)

@@ -188,9 +188,10 @@ def test_a_picture_is_the_environments_own():
     for t in range(3):
         assert task.scene(state).picture[0, 0, 0] == 40 * t
         state, _ = task.step(state, jnp.array([0, 0]))
-    blind = make("pettingzoo:worlds:Blind")
-    with pytest.raises(BadInput, match="draws no pictures"):
-        blind.scene(blind.reset(jax.random.key(0)))
+    for name in ("Blind", "Undrawn"):
+        blind = make(f"pettingzoo:worlds:{name}")
+        with pytest.raises(BadInput, match=r"cannot be filmed: its render\(\) gives no picture"):
+            blind.scene(blind.reset(jax.random.key(0)))
 
 
 def test_random_play_is_the_only_reference():

@@ -5,6 +5,7 @@ nor the learner. Adding one takes a subclass here or in a user's own package, an
 `package.module:Class` on the command line.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,7 +16,7 @@ from jax import Array
 
 from dpmac import plugins
 from dpmac.agents.layers import Linear
-from dpmac.config import RENAMED_METHODS, Channel, NetworkConfig, Place
+from dpmac.config import RENAMED_METHODS, Channel, NetworkConfig, Place, require
 
 
 class ProtocolShape(NamedTuple):
@@ -158,6 +159,18 @@ def find(name: str) -> type[Protocol]:
     """The protocol of a built-in name or of `package.module:Class`."""
     name = RENAMED_METHODS.get(name, name)
     return plugins.load("method", name, BUILT_IN, plugins.subclass_of(Protocol), "a dpmac.agents.protocol.Protocol")
+
+
+def read_options(kind: type[Protocol], name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a method by the parameters of its `create`, numbers and truth values checked; others are refused."""
+    parameters = list(inspect.signature(kind.create).parameters.values())[1:]
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return options
+    kinds = {each.name: each.annotation for each in parameters}
+    for option in options:
+        allowed = ", ".join(kinds) or "none"
+        require(option in kinds, f"method {name} has no option {option!r}; allowed are {allowed}")
+    return {option: plugins.read(f"{name}: {option}", value, kinds[option]) for option, value in options.items()}
 
 
 def channel_of(name: str, channel: Channel) -> Channel:

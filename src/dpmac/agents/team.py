@@ -348,13 +348,13 @@ def make_team(
     """A freshly initialised team."""
     kind = protocols.find(method)
     channel = protocols.channel_of(method, channel)
-    require(
-        channel.copies in (1, max(1, shape.agents - 1)),
-        f"copies must be 1 (broadcast) or {shape.agents - 1} (fresh noise for each other agent), not {channel.copies}",
-    )
+    others = max(1, shape.agents - 1)
+    also = f", or {others} (fresh noise for each other agent)" if others > 1 else ", for there is one other agent"
+    require(channel.copies in (1, others), f"copies must be 1 (broadcast){also}, not {channel.copies}")
     require(
         channel.rounds == 1 or kind.ponders, f"method {method} makes one exchange a step, not {channel.rounds} rounds"
     )
+    options = protocols.read_options(kind, method, options)
     try:
         size = kind.message_size(networks, **options)
         through = mechanism(channel, size)

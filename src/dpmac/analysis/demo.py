@@ -1,65 +1,87 @@
 """A demonstration at a laptop's size: a task that is about talking, with and without messages."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpmac.analysis import limit
 from dpmac.config import Budget, NetworkConfig, RunConfig, Training
 from dpmac.frontiers import LINES
-from dpmac.runner import population
+from dpmac.runner import noise, population
+from dpmac.runner.population import Loaded
 
 SEEDS = (0, 1)
 TASK = "ccn"
 EPSILON = 3.0
-TRAINING = Training(steps=120_000, evaluations=24, evaluation_episodes=256)
-LEARNER_OPTIONS = {
-    "batch": 96,
-    "discount": 0.7,
-    "learning_rate": 5e-3,
-    "tau": 0.02,
-    "explore_steps": 20_000,
-    "clock": True,
-}
-NETWORKS = NetworkConfig(hidden=64, aware=True)
+TRAINING = Training(steps=1_200_000, episodes=64, evaluations=20, evaluation_episodes=256)
+SILENT_STEPS = 160_000
+LEARNER_OPTIONS = {"starts": 4, "trial": 0.5}
+NETWORKS = NetworkConfig(hidden=64, aware=True, products=48, entry_layer=True, share_parameters=True)
+STARTS = 1024
+"""Common starts that teams are scored on, and that the limit is worked out for."""
 
 
 def configurations() -> dict[str, RunConfig]:
-    """The two populations: DPMAC with its budgets, and the same learner without messages."""
-    channel = LINES["response-once"].channel
-    shared: dict[str, Any] = {
-        "task": TASK,
-        "seeds": SEEDS,
-        "networks": NETWORKS,
-        "training": TRAINING,
-        "learner_options": LEARNER_OPTIONS,
-    }
+    """The two populations: one private symbol an episode, and no messages."""
+    shared: dict[str, Any] = {"task": TASK, "seeds": SEEDS, "learner": "pathwise"}
+    short = dataclasses.replace(TRAINING, steps=min(TRAINING.steps, SILENT_STEPS))
     return {
         "dpmac": RunConfig(
-            method="dpmac", channel=channel, budgets=(Budget(), Budget((EPSILON,))), anneal_from=10.0, **shared
+            method="dpmac",
+            channel=LINES["response-once"].channel,
+            budgets=(Budget((EPSILON,)),),
+            anneal_from=10.0,
+            networks=NETWORKS,
+            training=TRAINING,
+            learner_options=LEARNER_OPTIONS,
+            **shared,
         ),
-        "silent": RunConfig(method="silent", **shared),
+        "silent": RunConfig(
+            method="silent",
+            networks=dataclasses.replace(NETWORKS, aware=False, products=0),
+            training=short,
+            **shared,
+        ),
     }
 
 
 def summary(out: Path) -> dict[str, Any]:
-    """Returns of all runs on common starts, the statement about each budget, and whether messages helped for sure."""
-    rows = []
-    for name in configurations():
-        loaded = population.load(out / name)
-        scores = population.scores(loaded.program, loaded.teams, loaded.scale, 1024).mean(axis=1)
-        claims = population.statement(loaded.config, loaded.program)["claims"]
-        for label in loaded.config.labels:
-            mine = [run.label == label for run in loaded.runs]
-            rows.append(
-                {
-                    "method": name,
-                    "epsilon": label if name == "dpmac" else "no messages",
-                    "returns": [float(value) for value in np.asarray(scores)[mine]],
-                    "exact_epsilon": max((entry["exact_epsilon"] for entry in claims[label]), default=0.0),
-                    "valid": all(entry["valid"] for entry in claims[label]),
-                }
-            )
-    silent = max(value for row in rows if row["method"] == "silent" for value in row["returns"])
-    talking = min(value for row in rows if row["method"] == "dpmac" for value in row["returns"])
-    return {"task": TASK, "runs": rows, "separated": talking > silent}
+    """Returns of all runs on common starts, the statement about each budget, what no mechanism passes on the same
+    starts, and whether messages helped for sure."""
+    talking, silent = (population.load(out / name) for name in configurations())
+    claims = population.statement(talking.config, talking.program)["claims"]
+    (label,) = talking.config.labels
+    private, free = scores(talking, Budget((EPSILON,))), scores(talking, Budget())
+    nothing = scores(silent, Budget())
+    scenes = limit.scenes_of(talking.program.task, STARTS)
+    bounds = {each: float(np.mean(limit.bound(scenes, each, 0.0))) for each in (EPSILON, MANY)}
+    rows = [
+        row("dpmac", label, private, bounds[EPSILON], claims[label]),
+        row("dpmac, noise switched off", "inf", free, bounds[MANY], []),
+        row("silent", "no messages", nothing, float(np.mean(limit.silence(scenes))), []),
+    ]
+    return {"task": TASK, "runs": rows, "separated": min(private) > max(nothing)}
+
+
+MANY = 30.0
+"""An ε at which a symbol is as good as free."""
+
+
+def scores(loaded: Loaded, budget: Budget) -> list[float]:
+    """Mean return of every team at the noise of a budget."""
+    scale = noise.scales_of(loaded.config, loaded.program, [budget] * len(loaded.runs))
+    return np.asarray(population.scores(loaded.program, loaded.teams, scale, STARTS)).mean(axis=1).tolist()
+
+
+def row(method: str, epsilon: str, returns: list[float], limit: float, claims: list[dict[str, Any]]) -> dict[str, Any]:
+    """One line of the summary."""
+    return {
+        "method": method,
+        "epsilon": epsilon,
+        "returns": returns,
+        "limit": limit,
+        "exact_epsilon": max((entry["exact_epsilon"] for entry in claims), default=None),
+        "valid": all(entry["valid"] for entry in claims) if claims else None,
+    }

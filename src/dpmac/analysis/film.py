@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team, pick
-from dpmac.config import require
+from dpmac.config import require, whole
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import mechanisms
 from dpmac.runner import population, train
@@ -90,7 +90,8 @@ def frames(panels: list[Panel], size: int) -> list[np.ndarray]:
     for t in range(len(panels[0].scenes)):
         parts = []
         for one, most in zip(panels, largest, strict=True):
-            caption = f"{one.title}\nstep {t + 1}, return {one.earned[t]:.1f}"
+            arrows = "; arrows: messages" if one.arrows.any() else ""
+            caption = f"{one.title}\nstep {t + 1}, return {one.earned[t]:.1f}{arrows}"
             picture = render.render(one.scenes[t], size, extent, one.arrows[t], caption)
             below = [strip(one.said[t], most, size)] if one.said.size else []
             parts += [np.concatenate([picture, *below]), np.full((size + sum(map(len, below)), 2, 3), 128, np.uint8)]
@@ -116,6 +117,8 @@ def save(
 ) -> Path:
     """Film an episode of a run; by default of its first team that has noise, which is shown without it as well."""
     out = render.film_path(out)
+    require(whole(size, 16, render.LARGEST), f"size must be a whole number from 16 to {render.LARGEST}, not {size}")
+    require(0.1 <= fps <= 100, f"fps must lie between 0.1 and 100, not {fps}")
     require(episode >= 0, f"episode must be a whole number from 0, not {episode}")
     loaded = population.load(folder)
     if epsilon is None:

@@ -10,21 +10,24 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dpmac import __version__, config
+from dpmac import __version__
+from dpmac.config import BadInput, Failure, dumps
 
 T = TypeVar("T")
 
 COMMANDS = {
     "tasks": "sizes, horizon, reward unit, return of a random and of a scripted policy",
     "train": "train a team for every budget and seed",
+    "config": "the whole configuration of a run, as a file to edit",
     "resume": "go on where a run stopped; the result is bit-identical",
     "evaluate": "returns of a trained run on common starts",
+    "plot": "learning curves of one or many runs",
     "watch": "a film of an episode with its messages",
     "privacy": "calibrate, account, audit, eavesdrop, explain, ledger",
     "games": "binary-sums, cgp, rounds",
     "reproduce": "train every run behind the paper's figures, in slices if asked",
     "frontier": "return against exact epsilon for every channel and schedule",
-    "report": "one page with verdicts, figures, the privacy table and films, from saved results",
+    "report": "one page about runs: curves, returns, privacy; about the paper's, with verdicts",
     "bench": "env, train: speed on this machine",
     "doctor": "versions, devices, memory, and a self-test of learning and privacy",
     "demo": "train with and without messages, at a laptop's size",
@@ -61,9 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(completion.script(arguments[1] if len(arguments) > 1 else ""), end="")
             return 0
         choose("dpmac", COMMANDS, arguments, lambda name: importlib.import_module(f"dpmac.cli.{name}").run)
-    except config.BadInput as error:
+    except BadInput as error:
         print(f"dpmac: {error}", file=sys.stderr)
         return 2
+    except Failure as error:
+        print(f"dpmac: {error}", file=sys.stderr)
+        return 1
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
@@ -99,7 +105,7 @@ def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: 
         print(f"{usage(prog, commands)}\n\nExample: {prog} {next(iter(commands))} --help")
         return None
     if name not in commands:
-        raise config.BadInput(f"unknown command {name!r}; {prog} has: {', '.join(commands)}")
+        raise BadInput(f"unknown command {name!r}; {prog} has: {', '.join(commands)}")
     return load(name)(rest)
 
 
@@ -114,8 +120,11 @@ def rows(table: dict[str, str]) -> str:
     return "\n".join(f"  {name:<{width}}  {said}" for name, said in table.items())
 
 
-def parse(cls: type[T], argv: Sequence[str], prog: str, example: str) -> T:
-    """Read a dataclass from the command line; its docstring is the help, with an example below."""
+def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T | None = None) -> T:
+    """Read a dataclass from the command line; its docstring is the help, with an example below.
+
+    default: an instance whose values hold where the command line says nothing.
+    """
     if DESCRIBE in argv:
         raise Described(cls, example)
     import tyro
@@ -124,9 +133,10 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str) -> T:
     tyro._experimental_options["ansi_codes"] = not plain
     description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
     options = (tyro.conf.FlagCreatePairsOff,)
-    return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options)
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
 
 
 def emit(data: Any, as_json: bool, text: Callable[[], str]) -> None:
     """Print a result: JSON for machines, otherwise the text."""
-    print(config.dumps(data, indent=2) if as_json else text())
+    print(dumps(data, indent=2) if as_json else text())

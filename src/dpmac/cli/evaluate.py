@@ -30,8 +30,11 @@ class Evaluate:
     epsilon: tuple[str, ...] = ()
     """Budgets to evaluate all teams at, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
     delta: float | None = None
+    """δ of these budgets."""
     unit: Unit | None = None
+    """What these budgets cover: one message, or an episode."""
     accountant: AccountantName | None = None
+    """Who turns these budgets into noise."""
     json: bool = False
     """Print the result as JSON."""
 

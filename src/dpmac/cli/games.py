@@ -38,6 +38,7 @@ class BinarySums:
     rounds: int = 1_000_000
     """Rounds to play."""
     seed: int = 0
+    """Seed of what is simulated."""
     plot: str = ""
     """Write a picture of error against ε here (.png, .svg, .pdf)."""
     json: bool = False
@@ -94,6 +95,7 @@ class Rounds:
     deviations: int = 1000
     """Random unilateral deviations that either potential is tested with."""
     seed: int = 0
+    """Seed of what is simulated."""
     plot: str = ""
     """Write a picture of values and of the equilibrium over α and β here (.png, .svg, .pdf)."""
     json: bool = False

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -59,10 +59,20 @@ class ChannelOptions:
     json: bool = False
     """Print JSON."""
 
+    has_secret: ClassVar[bool] = False
+    """Whether `symbols` also says how many values a secret has."""
+
     @property
     def channel(self) -> Channel:
         names = ("mechanism", "clip_norm", "symbols", "copies", "period", "sample_rate", "recipient_rate")
-        return Channel(**{name: getattr(self, name) for name in names})
+        channel = Channel(**{name: getattr(self, name) for name in names})
+        mechanism = mechanisms.of(channel)
+        unused = [] if mechanism.clips else ["clip_norm"]
+        unused += [] if mechanism.alphabet or self.has_secret else ["symbols"]
+        for name in unused:
+            said = f"--{name.replace('_', '-')} is not for the mechanism {self.mechanism}"
+            require(getattr(self, name) == getattr(ChannelOptions, name), said)
+        return channel
 
     def release(self, noise: float) -> Release:
         return Release(self.channel, noise, self.horizon, self.unit, self.neighbours)
@@ -187,6 +197,7 @@ class Audit(Calibrate):
     distribution_free: bool = False
     """Assume nothing about the noise; needs about a million episodes to come close to ε."""
     seed: int = 0
+    """Seed of what is simulated."""
 
 
 def audit(argv: Sequence[str]) -> None:
@@ -274,6 +285,7 @@ class Eavesdrop:
     confidence: float = 0.99
     """Of all verdicts together."""
     seed: int = 0
+    """Seed of what is simulated."""
     json: bool = False
     """Print JSON."""
 
@@ -305,6 +317,7 @@ def eavesdrop(argv: Sequence[str]) -> None:
 class Explain(Calibrate):
     """What the paper would claim for a budget, and what is true of it; an eavesdropper hears the whole episode."""
 
+    has_secret = True
     size: int = 8
     """d, numbers in a message of the gaussian channel."""
     plot: str | None = None

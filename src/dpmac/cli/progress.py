@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Generator
@@ -32,7 +33,10 @@ def warn(folder: Path, task: Any) -> None:
 
     for text in tasks.abilities(task).cautions():
         print(f"note: {text}", file=sys.stderr)
-    claims = store.read_json(folder / "privacy.json")["claims"]
+    statement = store.read_json(folder / "privacy.json")
+    claims = statement["claims"]
+    if any(entry["noise"] > 0 for entries in claims.values() for entry in entries):
+        print(f"note: {statement['simulated']}", file=sys.stderr)
     for label, entries in claims.items():
         for text in dict.fromkeys(warning for entry in entries if not entry["valid"] for warning in entry["warnings"]):
             print(f"warning: epsilon {label}: {text}", file=sys.stderr)
@@ -51,21 +55,21 @@ def follow(
 ) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
     console = Console(stderr=True)
-    begun, shown, before = time.monotonic(), 0.0, None
+    shown, pace = 0.0, Pace()
     state = "stopped, the last checkpoint stands"
     every = 0.0 if verbose else 1.0 if console.is_terminal else 10.0
-    with Interrupt() as interrupt:
+    with Interrupt() as interrupt, Compiling(console, quiet) as compiling:
         try:
             for piece in pieces:
-                speed = rate(before, piece)
-                before = piece
+                compiling.done()
+                pace.add(piece)
                 for log in loggers:
                     log(piece.rows)
                 last = piece.step == piece.steps
                 if not quiet and (last or time.monotonic() - shown > every):
                     shown = time.monotonic()
                     end = "\r" if console.is_terminal and not last and not verbose else "\n"
-                    console.print(line(piece, shown - begun) + speed, highlight=False, soft_wrap=True, end=end)
+                    console.print(line(piece, pace), highlight=False, soft_wrap=True, end=end)
                 if verbose and not quiet:
                     console.print(details(piece), highlight=False, soft_wrap=True)
                 if interrupt.asked and not last:
@@ -75,6 +79,62 @@ def follow(
         except KeyboardInterrupt:
             console.print(f"{state}; go on with: dpmac resume {folder}", highlight=False, soft_wrap=True)
             raise
+
+
+class Compiling:
+    """Says, with a clock, that a program is compiled before the first evaluation; on a terminal every second."""
+
+    def __init__(self, console: Console, quiet: bool):
+        self.console, self.over = console, threading.Event()
+        self.thread = threading.Thread(target=self.tell, daemon=True)
+        self.quiet, self.begun = quiet, time.monotonic()
+
+    def tell(self) -> None:
+        wait = 1.0 if self.console.is_terminal else 3.0
+        while not self.over.wait(wait):
+            wait = 1.0 if self.console.is_terminal else 30.0
+            said = f"compiling, and training to the first evaluation: {clock(time.monotonic() - self.begun)}"
+            end = "\r" if self.console.is_terminal else "\n"
+            self.console.print(said, highlight=False, soft_wrap=True, end=end)
+
+    def done(self) -> None:
+        """The first evaluation is there."""
+        if not self.over.is_set():
+            self.over.set()
+            if self.thread.is_alive():
+                self.thread.join()
+            if self.console.is_terminal and not self.quiet:
+                self.console.print(" " * 70, end="\r")
+
+    def __enter__(self) -> Self:
+        if not self.quiet:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.done()
+
+
+class Pace:
+    """How fast a run trains; compilation, which is in the first piece of a group, is left out."""
+
+    def __init__(self) -> None:
+        self.before: Any = None
+        self.steps, self.seconds, self.latest = 0, 0.0, 0.0
+
+    def add(self, piece: Any) -> None:
+        self.latest = 0.0
+        if self.before is not None and self.before.group == piece.group:
+            steps, runs = piece.step - self.before.step, len({(row.budget, row.seed) for row in piece.rows})
+            self.steps, self.seconds = self.steps + steps, self.seconds + piece.seconds
+            self.latest = steps * runs / max(piece.seconds, 1e-9)
+        self.before = piece
+
+    def left(self) -> float | None:
+        """Seconds to the end, once a piece without compilation was seen."""
+        piece = self.before
+        rest = piece.steps * (piece.groups - piece.group) - piece.step
+        return self.seconds / self.steps * rest if self.steps else 0.0 if rest == 0 else None
 
 
 class Interrupt:
@@ -95,16 +155,17 @@ class Interrupt:
         signal.signal(signal.SIGINT, self.usual)
 
 
-def line(piece: Any, seconds: float) -> str:
-    """Steps, time left and the mean return of each budget."""
+def line(piece: Any, pace: Pace) -> str:
+    """Steps, time left, the mean return of each budget and environment steps a second."""
     returns = defaultdict(list)
     for row in piece.rows:
         if row.name == "return":
             returns[row.budget].append(row.value)
-    share = (piece.group + piece.step / piece.steps) / piece.groups
-    left = seconds * (1 - share) / share
+    left = pace.left()
+    said = "" if left is None else f"  {clock(left)} left"
+    speed = f"  {pace.latest:,.0f} steps/s" if pace.latest else ""
     scores = "  ".join(f"ε={budget}: {sum(values) / len(values):.1f}" for budget, values in returns.items())
-    return f"{piece.step:>9,}/{piece.steps:,} steps  {clock(left)} left  return {scores}"
+    return f"{piece.step:>9,}/{piece.steps:,} steps{said}  return {scores}{speed}"
 
 
 def details(piece: Any) -> str:
@@ -113,14 +174,6 @@ def details(piece: Any) -> str:
     for row in piece.rows:
         found[row.name].append(row.value)
     return "  ".join(f"{name} {sum(values) / len(values):.4g}" for name, values in sorted(found.items()))
-
-
-def rate(before: Any, piece: Any) -> str:
-    """Environment steps a second, evaluations not counted; the first piece has compilation in it and says none."""
-    if before is None or before.group != piece.group:
-        return ""
-    runs = len({(row.budget, row.seed) for row in piece.rows})
-    return f"  {(piece.step - before.step) * runs / piece.seconds:,.0f} steps/s"
 
 
 def clock(seconds: float) -> str:

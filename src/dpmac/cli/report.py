@@ -1,4 +1,4 @@
-"""`dpmac report`: one page about a folder of results, and the paper's figures as files."""
+"""`dpmac report`: one page about runs, or about a folder of results, and the paper's figures as files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,13 @@ from dpmac.config import dumps, require
 
 @dataclass(frozen=True)
 class Report:
-    """Make one self-contained page about saved results: verdicts on the paper's claims, an explorer of runs and
+    """Make one self-contained page. Of runs that `dpmac train` made: curves, returns, the privacy table and the
+    configuration. Of results that `dpmac reproduce` made: verdicts on the paper's claims, an explorer of runs and
     episodes, figures and the privacy table. It says what is missing. It needs no network, neither to be made nor to be
     read."""
 
-    folder: tyro.conf.Positional[Path]
-    """Folder of results: what `dpmac reproduce` wrote, or one that holds a file it exported."""
+    folder: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs, or one folder of results: what `dpmac reproduce` wrote, or one that holds a file it exported."""
     out: Path
     """The page, NAME.html."""
     figures: Path | None = None
@@ -36,12 +37,20 @@ class Report:
 def run(argv: Sequence[str]) -> None:
     options = parse(Report, argv, "dpmac report", "dpmac report results --out report.html --figures figures")
     require(options.out.suffix == ".html", f"the page is named NAME.html, not {options.out}")
+    require(len(options.folder) > 0, "name the folder of a run, or of results")
+    if all((folder / "config.json").exists() for folder in options.folder):
+        runs_page(options)
+        return
+    require(len(options.folder) == 1, "several folders must all be those of runs")
+    (folder,) = options.folder
     from dpmac.figures import catalogue, claims, frontier, report
     from dpmac.results import records, stats, store
+    from dpmac.runner.statement import check_records
 
-    results = records.read(options.folder)
-    require(bool(results.runs), f"{options.folder} holds no finished runs; make some with dpmac reproduce")
-    report.write(results, options.out, frontier.read(options.folder))
+    results = records.read(folder)
+    require(bool(results.runs), f"{folder} holds no run, and no finished results of dpmac reproduce")
+    check_records(results)
+    report.write(results, options.out, frontier.read(folder))
     if options.figures is not None:
         draw(options.figures, results)
     if options.marl_eval is not None:
@@ -56,6 +65,26 @@ def run(argv: Sequence[str]) -> None:
         "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
     }
     emit(summary, options.json, lambda: text(summary))
+
+
+def runs_page(options: Report) -> None:
+    """The page about ordinary runs, whose statements are those that follow from their configurations."""
+    for name in ("figures", "marl_eval", "against"):
+        require(getattr(options, name) is None, f"--{name.replace('_', '-')} is for results of dpmac reproduce")
+    from dpmac.figures import run_page
+    from dpmac.results import store, summary
+    from dpmac.runner import statement
+    from dpmac.runner.train import Program
+
+    units = []
+    for folder in options.folder:
+        config = store.load_config(folder)
+        program = Program.of(config)
+        statement.check_statement(folder, config, program)
+        units.append(program.task.reward_unit)
+    run_page.write(options.folder, options.out)
+    found = [summary.summary(folder, unit) for folder, unit in zip(options.folder, units, strict=True)]
+    emit({"page": str(options.out), "runs": found}, options.json, lambda: f"see {options.out}")
 
 
 def claim_data(judgement: Any) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on where a run stopped. The result is bit-identical to that of a run without interruption."""
+    """Go on where a run stopped. The result is bit-identical to that of a run without interruption. Loggers that the
+    run was begun with go on, too."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
@@ -28,7 +29,7 @@ class Resume:
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
     from dpmac.cli import progress
-    from dpmac.results import store, summary
+    from dpmac.results import loggers, store, summary
     from dpmac.runner import population
 
     progress.check_seconds(options.checkpoint_seconds)
@@ -36,6 +37,7 @@ def run(argv: Sequence[str]) -> None:
     progress.use_cache()
     program = population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)
-    progress.follow(options.folder, pieces, options.quiet or options.json, [], options.verbose)
+    logs = loggers.of_folder(options.folder)
+    progress.follow(options.folder, pieces, options.quiet or options.json, logs, options.verbose)
     found = summary.summary(options.folder, program.task.reward_unit)
     emit(found, options.json, lambda: progress.table(found))

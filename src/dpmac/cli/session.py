@@ -54,7 +54,10 @@ class Work:
 
     def results(self, out: Path) -> records.Results:
         """All finished results so far, written into one file where asked."""
+        from dpmac.runner.statement import check_records
+
         found = records.read(out)
+        check_records(found)
         if self.export is not None:
             records.pack(found, self.export)
         return found

@@ -23,6 +23,7 @@ class Options:
     episodes: int = 1000
     """Episodes behind each return."""
     seed: int = 0
+    """Seed of the episodes."""
     film: Path | None = None
     """Also film one episode of the first task, scripted if it has a script; the name ends in .gif, .webp or .png."""
     json: bool = False

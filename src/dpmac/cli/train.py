@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import json
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import tyro
 from dpmac.cli import DESCRIBE, emit, parse
 from dpmac.config import (
     AccountantName,
+    BadInput,
     Budget,
     Channel,
     NetworkConfig,
@@ -20,22 +23,36 @@ from dpmac.config import (
     Training,
     Unit,
     require,
+    run_config,
     to_json,
 )
 from dpmac.privacy import mechanisms
 
+CHANNEL = (
+    "mechanism",
+    "clip_norm",
+    "symbols",
+    "copies",
+    "period",
+    "rounds",
+    "sample_rate",
+    "recipient_rate",
+)
+NETWORKS = ("hidden", "message_hidden", "message_size", "aware", "products", "entry_layer", "share_parameters")
+"""Options that are called as the fields that they set."""
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
 
 
-@dataclass(frozen=True)
-class Train:
-    """Train a team on a task, for every budget and every seed side by side, into a folder that can be resumed."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is."""
 
     task: tyro.conf.Positional[str]
     """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name, or an environment as
     pettingzoo:package.module."""
-    out: Path
-    """Folder for the run; it must not hold one yet."""
+    config: Path | None = None
+    """A configuration (JSON or TOML), as `dpmac config` prints it or a run's folder keeps it; options that are given
+    beside it win."""
     method: str = "dpmac"
     """Method, the way to communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
     learner: str = RunConfig.learner
@@ -44,12 +61,15 @@ class Train:
     epsilon: tuple[str, ...] = ("inf",)
     """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
     delta: float = 1e-4
+    """δ of all budgets, strictly between 0 and 1."""
     unit: Unit = "episode"
     """What a budget covers: one message (the paper's step level) or all messages of an episode."""
     accountant: AccountantName = "exact"
     """exact: what is true. paper: the paper's formula at its released settings, with what is true beside it."""
     seeds: int = 1
-    """Number of seeds: 0, 1, ..."""
+    """Number of seeds."""
+    first_seed: int = 0
+    """The first of the seeds; the others follow it."""
     steps: int = 1_000_000
     """Environment steps of each run."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
@@ -101,14 +121,65 @@ class Train:
     """Evaluations over the run, evenly spaced."""
     evaluation_episodes: int = 32
     """Greedy episodes in each evaluation."""
+
+    def run_config(self, learner_options: dict[str, Any]) -> RunConfig:
+        """The configuration that these options and the learner's settings describe."""
+        from dpmac import plugins
+        from dpmac.agents import protocol
+
+        require(1 <= self.seeds <= 10_000, f"seeds must be a whole number from 1 to 10,000, not {self.seeds}")
+        method = protocol.find(self.method)
+        shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
+        config = RunConfig(
+            task=self.task,
+            method=self.method,
+            learner=self.learner,
+            task_options=plugins.settings(self.set),
+            method_options={key: plain(value) for key, value in plugins.settings(self.method_set).items()},
+            learner_options=learner_options,
+            channel=self.channel(self.noise_at or method.private_at),
+            budgets=tuple(Budget.parse(text, **shared) for text in self.epsilon),
+            seeds=tuple(range(self.first_seed, self.first_seed + self.seeds)),
+            networks=NetworkConfig(
+                recurrent_actor=not self.feedforward_actor, **{name: getattr(self, name) for name in NETWORKS}
+            ),
+            training=Training(self.steps, self.episodes, self.evaluations, self.evaluation_episodes),
+            anneal_from=self.anneal_from,
+            anneal_share=self.anneal_share,
+            mix=self.mix,
+        )
+        check_annealing(config)
+        return config
+
+    def channel(self, place: Place) -> Channel:
+        """The channel, if it uses every option about it that was given."""
+        channel = Channel(place=place, **{name: getattr(self, name) for name in CHANNEL})
+        mechanism, default = mechanisms.of(channel), RunOptions
+        unused = [] if mechanism.clips else ["clip_norm"]
+        unused += ["message_size"] if mechanism.alphabet else ["symbols"]
+        unused += [] if self.anneal_from else ["anneal_share"]
+        for name in unused:
+            said = f"--{name.replace('_', '-')}"
+            why = "needs --anneal-from" if name == "anneal_share" else f"is not for the mechanism {self.mechanism}"
+            require(getattr(self, name) == getattr(default, name), f"{said} {why}")
+        return channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(RunOptions):
+    """Train a team on a task, for every budget and every seed side by side, into a folder that can be resumed."""
+
+    out: Path
+    """Folder for the run; it must not hold one yet."""
     most_at_once: int = 0
     """Runs trained side by side; 0: as many as fit in memory."""
     checkpoint_seconds: float = 60.0
     """Time between checkpoints."""
     tensorboard: bool = False
-    """Also write TensorBoard events (extra: tensorboard)."""
+    """Also write TensorBoard events (needs the package tensorboardX)."""
     wandb: bool = False
-    """Also log to Weights & Biases; WANDB_MODE=offline keeps it on this machine (extra: wandb)."""
+    """Also log to Weights & Biases (needs the package wandb); its environment variables hold, and WANDB_MODE=offline
+    keeps everything on this machine."""
     quiet: bool = False
     """No progress, only the result."""
     verbose: bool = False
@@ -116,53 +187,20 @@ class Train:
     json: bool = False
     """Print the result as JSON."""
 
-    def config(self, learner_options: dict[str, Any]) -> RunConfig:
-        """The configuration that these options and the learner's settings describe."""
-        from dpmac import plugins
-        from dpmac.agents import protocol
-        from dpmac.cli import progress
 
-        require(self.seeds >= 1, f"seeds must be a whole number from 1, not {self.seeds}")
-        require(self.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {self.most_at_once}")
-        progress.check_seconds(self.checkpoint_seconds)
-        progress.check_loudness(self.quiet, self.verbose)
-        method = protocol.find(self.method)
-        shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
-        return RunConfig(
-            task=self.task,
-            method=self.method,
-            learner=self.learner,
-            task_options=plugins.settings(self.set),
-            method_options={key: plain(value) for key, value in plugins.settings(self.method_set).items()},
-            learner_options=learner_options,
-            channel=Channel(
-                mechanism=self.mechanism,
-                clip_norm=self.clip_norm,
-                symbols=self.symbols,
-                copies=self.copies,
-                period=self.period,
-                rounds=self.rounds,
-                sample_rate=self.sample_rate,
-                recipient_rate=self.recipient_rate,
-                place=self.noise_at or method.private_at,
-            ),
-            budgets=tuple(Budget.parse(text, **shared) for text in self.epsilon),
-            seeds=tuple(range(self.seeds)),
-            networks=NetworkConfig(
-                hidden=self.hidden,
-                message_hidden=self.message_hidden,
-                message_size=self.message_size,
-                recurrent_actor=not self.feedforward_actor,
-                aware=self.aware,
-                products=self.products,
-                entry_layer=self.entry_layer,
-                share_parameters=self.share_parameters,
-            ),
-            training=Training(self.steps, self.episodes, self.evaluations, self.evaluation_episodes),
-            anneal_from=self.anneal_from,
-            anneal_share=self.anneal_share,
-            mix=self.mix,
-        )
+def check_annealing(config: RunConfig) -> None:
+    """Bad input where budgets are said to anneal and would not."""
+    finite = [each for budget in config.budgets for each in budget.epsilon if each != float("inf")]
+    above = [f"{each:g}" for each in finite if each > config.anneal_from]
+    require(
+        config.anneal_from == 0 or bool(finite),
+        "anneal-from goes with finite budgets, and all messages of this run are free",
+    )
+    require(
+        config.anneal_from == 0 or not above,
+        f"anneal-from must be at least every budget, for budgets anneal down; {config.anneal_from:g} is below "
+        f"epsilon {', '.join(above)}",
+    )
 
 
 def plain(text: str) -> Any:
@@ -177,36 +215,110 @@ def plain(text: str) -> Any:
     return text
 
 
-def with_settings(argv: Sequence[str]) -> tuple[type[Any], str]:
-    """The options with those of the learner that the command line names as a group of their own, and the group's name.
+def with_settings(
+    argv: Sequence[str], base: type[RunOptions] = Train, **required: Any
+) -> tuple[type[Any], str, RunOptions | None]:
+    """Options with those of the learner as a group of their own, the group's name, and defaults from --config, if any.
 
-    A learner is a dataclass, and its fields are its settings.
+    A learner is a dataclass, and its fields are its settings. `required` are values of options without a default.
     """
     from dpmac.learner import base as learners
 
     words = [part for word in argv for part in word.split("=", 1)]
-    named = [after for word, after in itertools.pairwise(words) if word == "--learner"]
-    learner = learners.find(named[-1] if named else Train.learner)
+    named = {
+        name: [after for word, after in itertools.pairwise(words) if word == name] for name in ("--learner", "--config")
+    }
+    config = read_file(Path(named["--config"][-1])) if named["--config"] else None
+    default = RunOptions.learner if config is None else config.learner
+    name = named["--learner"][-1] if named["--learner"] else default
+    require(
+        config is None or name == config.learner,
+        f"{named['--config'][-1:]} holds settings of the learner {default}; --learner {name} needs a file of its own",
+    )
+    learner = learners.find(name)
     group = learner.__name__.lower()
     setting = (group, tyro.conf.OmitArgPrefixes[learner], dataclasses.field(default_factory=learner))
-    made = dataclasses.make_dataclass("Train", [setting], bases=(Train,), frozen=True)
-    made.__doc__ = Train.__doc__
-    return made, group
+    made = dataclasses.make_dataclass("Train", [setting], bases=(base,), frozen=True, kw_only=True)
+    made.__doc__ = base.__doc__
+    if config is None:
+        return made, group, None
+    settings = {group: learners.make(name, config.learner_options)}
+    return made, group, made(**options_of(config), **settings, **required)
+
+
+def read_file(path: Path) -> RunConfig:
+    """The configuration in a JSON or TOML file."""
+    try:
+        text = path.read_text()
+        if path.suffix == ".toml":
+            return run_config(tomllib.loads(text))
+        require(path.suffix == ".json", f"a configuration is named NAME.json or NAME.toml, not {path}")
+        return run_config(json.loads(text))
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged: {error}") from None
+
+
+def options_of(config: RunConfig) -> dict[str, Any]:
+    """The options that describe a configuration, its learner's settings aside."""
+    channel, networks, seeds = config.channel, config.networks, config.seeds
+    shared = {(each.delta, each.unit, each.accountant) for each in config.budgets if each.private}
+    require(len(shared) <= 1, "budgets on the command line have one delta, one unit and one accountant")
+    require(
+        seeds == tuple(range(seeds[0], seeds[0] + len(seeds))),
+        f"seeds on the command line follow each other, not {seeds}",
+    )
+    first = next((each for each in config.budgets if each.private), config.budgets[0])
+    return {
+        "task": config.task,
+        "method": config.method,
+        "learner": config.learner,
+        "epsilon": tuple(":".join(map(repr, budget.epsilon)) for budget in config.budgets),
+        "delta": first.delta,
+        "unit": first.unit,
+        "accountant": first.accountant,
+        "seeds": len(seeds),
+        "first_seed": seeds[0],
+        "set": pairs_of(config.task_options),
+        "method_set": pairs_of(config.method_options),
+        **{name: getattr(channel, name) for name in CHANNEL},
+        "noise_at": channel.place,
+        **{name: getattr(networks, name) for name in NETWORKS},
+        "feedforward_actor": not networks.recurrent_actor,
+        **dataclasses.asdict(config.training),
+        "anneal_from": config.anneal_from,
+        "anneal_share": config.anneal_share,
+        "mix": config.mix,
+    }
+
+
+def pairs_of(options: dict[str, Any]) -> tuple[str, ...]:
+    """Options as KEY=VALUE."""
+    return tuple(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items())
 
 
 def run(argv: Sequence[str]) -> None:
-    cls, group = with_settings([] if DESCRIBE in argv else argv)
-    options = parse(cls, argv, "dpmac train", EXAMPLE)
-    config = options.config(to_json(getattr(options, group)))
+    cls, group, default = with_settings([] if DESCRIBE in argv else argv, Train, out=tyro.MISSING)
+    options = parse(cls, argv, "dpmac train", EXAMPLE, default)
     from dpmac.cli import progress
     from dpmac.results import loggers, summary
     from dpmac.runner import population
 
+    config = options.run_config(to_json(getattr(options, group)))
+    require(options.most_at_once >= 0, f"most-at-once must be a whole number from 0, not {options.most_at_once}")
+    progress.check_seconds(options.checkpoint_seconds)
+    progress.check_loudness(options.quiet, options.verbose)
     progress.use_cache()
-    logs = loggers.chosen(options.out, tensorboard=options.tensorboard, wandb=options.wandb)
+    wanted = loggers.Wanted(tensorboard=options.tensorboard, wandb=options.wandb)
+    wanted.check()
     program = population.create(options.out, config)
+    wanted.write(options.out)
     progress.warn(options.out, program.task)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
+    logs = loggers.of_folder(options.out)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
     found = summary.summary(options.out, program.task.reward_unit)
     emit(found, options.json, lambda: progress.table(found))

@@ -26,9 +26,9 @@ class Watch:
     episode: int = 0
     """Which of the starts."""
     size: int = 360
-    """Pixels of one picture's side."""
+    """Pixels of one picture's side, 16 to 2048."""
     fps: float = 5
-    """Steps a second."""
+    """Steps a second, 0.1 to 100."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -23,7 +23,7 @@ def curves(out: Path) -> None:
                 [[row.value for row in rows if (row.budget, row.step) == (label, step)] for step in steps]
             )
             said = "a free symbol" if label == "inf" else f"a symbol at ε = {label}"
-            legend = "no messages (MADDPG)" if name == "silent" else f"DPMAC, {said} an episode"
+            legend = "no messages" if name == "silent" else f"DPMAC, {said} an episode"
             (line,) = axes.plot(steps, values.mean(axis=1), label=legend)
             axes.fill_between(steps, values.min(axis=1), values.max(axis=1), alpha=0.2, color=line.get_color())
     reference = store.read_json(out / "dpmac" / "reference.json")["returns"]

@@ -132,6 +132,15 @@ def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: b
     axes.annotate(text, (0, value), at, ("axes fraction", "data"), "offset points", va=side, fontsize=7)
 
 
+def limit_of(found: dict[str, Any]) -> list[tuple[float, float]]:
+    """The limit (ε, return) at the budgets of the lines alone: straight between the same points as they are, it lies
+    above them where every point does."""
+    known = {
+        round(float(row["exact_epsilon"]), 2): row["limit"] for line in lines_of(found) for row in finite(found, line)
+    }
+    return sorted((epsilon, value) for epsilon, value in known.items() if value is not None)
+
+
 def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return against exact ε with intervals, between what silence, free messages and reference policies earn."""
     drawn, lines = [], lines_of(found)
@@ -145,9 +154,11 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
         numbers = {"x": x, "y": y, "low": low, "high": high}
         rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in numbers.items()}
         drawn.append({"label": rows[0]["label"], "colour": colour, **rounded})
-    if limit := found["limit"]:
-        x, y = ([point[name] for point in limit] for name in ("epsilon", "return_mean"))
-        axes.plot(x, y, color=INK, linewidth=1.3, alpha=0.85, label="limit: told once, nothing lost")
+    limit = limit_of(found)
+    if limit:
+        axes.plot(
+            *zip(*limit, strict=True), color=INK, linewidth=1.3, alpha=0.85, label="limit: told once, nothing lost"
+        )
     for row in found["rows"]:
         if row["exact_epsilon"] in (0.0, "inf"):
             name = "silence" if row["exact_epsilon"] == 0.0 else "free messages"
@@ -157,7 +168,7 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
     if "scripted" in references:
         level(axes, references["scripted"], "scripted", dash=":")
     shown = [row[f"return_{name}"] for row in found["rows"] for name in ("low", "high")]
-    shown += [point["return_mean"] for point in limit] + [references[k] for k in ("scripted",) if k in references]
+    shown += [value for _, value in limit] + [references[k] for k in ("scripted",) if k in references]
     low, high = min(shown, default=-1.0), max(shown, default=0.0)
     axes.set_ylim(low - 0.15 * (high - low), high + 0.12 * (high - low))
     if "random" in references:

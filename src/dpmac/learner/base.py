@@ -78,8 +78,8 @@ class Learner(ABC):
     def team(self, state: Any) -> Team:
         """The team as it acts now."""
 
-    def settled(self, play: Rollout) -> "Learner":
-        """This learner with every setting written out that by default depends on the task."""
+    def settled(self, play: Rollout, total: int) -> "Learner":
+        """This learner with every setting written out that by default depends on the task or on the run's steps."""
         return self
 
     # What planning and benchmarks ask ---------------------------------------------------------------------------------

@@ -63,7 +63,9 @@ class Maddpg(Learner):
     buffer: int = 10_000
     """Episodes that the replay holds."""
     discount: float = 0.99
+    """Weight of a reward one step later."""
     learning_rate: float = 7e-4
+    """Of Adam, for all networks."""
     decay: float = 0.0
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
     tau: float = 0.005
@@ -78,8 +80,9 @@ class Maddpg(Learner):
     """Probability of a random action at the start."""
     explore_end: float = 0.05
     """Probability of a random action after `explore_steps`."""
-    explore_steps: int = 50_000
-    """Environment steps over which that probability falls in a straight line."""
+    explore_steps: int | None = None
+    """Environment steps over which that probability falls in a straight line; by default 50,000, or half of a run that
+    is shorter than twice that."""
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state (as released).
     """
@@ -100,7 +103,8 @@ class Maddpg(Learner):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}")
         require(self.logit_penalty >= 0, f"logit_penalty must be at least 0, not {self.logit_penalty}")
-        require(self.explore_steps >= 0, f"explore_steps must be at least 0, not {self.explore_steps}")
+        steps = self.explore_steps
+        require(steps is None or whole(steps, 0), f"explore_steps must be a whole number from 0, not {steps}")
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
         require(
@@ -161,11 +165,15 @@ class Maddpg(Learner):
 
     def exploration(self, clock: Clock) -> Array:
         """Probability of a random action."""
-        share = jnp.clip(clock.steps / max(self.explore_steps, 1), 0.0, 1.0)
+        share = jnp.clip(clock.steps / max(self.explored(clock.total), 1), 0.0, 1.0)
         return self.explore_start + share * (self.explore_end - self.explore_start)
 
-    def settled(self, play: Rollout) -> "Maddpg":
-        return dataclasses.replace(self, batch=self.batch_size(play))
+    def explored(self, total: int) -> int:
+        """Environment steps over which exploration falls, in a run of so many."""
+        return min(50_000, total // 2) if self.explore_steps is None else self.explore_steps
+
+    def settled(self, play: Rollout, total: int) -> "Maddpg":
+        return dataclasses.replace(self, batch=self.batch_size(play), explore_steps=self.explored(total))
 
     def batch_size(self, play: Rollout) -> int:
         return self.batch or abilities(play.task).paper_batch

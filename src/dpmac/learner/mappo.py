@@ -68,9 +68,11 @@ class Mappo(Learner):
     entropy_end: float = 0.001
     """Weight of the policies' entropy at the end, reached in a straight line."""
     discount: float = 0.99
+    """Weight of a reward one step later."""
     trace: float = 0.95
     """λ of generalised advantage estimates."""
     learning_rate: float = 7e-4
+    """Of Adam, for all networks."""
     decay: float = 0.0
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
     gradient_norm: float = 1.0

@@ -47,6 +47,7 @@ class Pathwise(Learner):
     """Gradient ascent on the return; for tasks that declare themselves differentiable."""
 
     learning_rate: float = 3e-3
+    """Of Adam."""
     decay: float = 0.5
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
     gradient_norm: float = 1.0

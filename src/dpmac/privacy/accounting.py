@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpmac.config import Channel, Neighbours, Release, Unit, require
+from dpmac.config import Channel, Neighbours, Release, Unit, check_epsilon, require
 from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
 
@@ -62,7 +62,7 @@ def calibrate(
     >>> round(calibrate(Channel(clip_norm=0.5), 1.0, 1e-4, horizon=25), 2)
     15.93
     """
-    require(epsilon > 0, f"epsilon must be above 0 (inf: free messages), not {epsilon}")
+    check_epsilon(epsilon)
     check_delta(delta)
     mechanism, plain = mechanisms.of(channel), Release(channel, 0.0, horizon, unit, neighbours)
     if math.isinf(epsilon):

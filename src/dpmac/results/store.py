@@ -9,7 +9,6 @@ reference.json   returns of a random and of a scripted policy, so that figures n
 
 import contextlib
 import csv
-import fcntl
 import hashlib
 import io
 import json
@@ -114,7 +113,11 @@ def load_config(folder: Path) -> RunConfig:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder of a run or of results; a second process is refused."""
+    """Hold a folder of a run or of results; a second process is refused. Needs a POSIX system."""
+    try:
+        import fcntl
+    except ImportError:
+        raise BadInput("folders are locked with fcntl, which Windows does not have; use dpmac in WSL") from None
     require(not folder.exists() or folder.is_dir(), f"{folder} is not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as file:

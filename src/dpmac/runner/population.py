@@ -25,7 +25,9 @@ from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
 from dpmac.runner.devices import side_by_side, spread
+from dpmac.runner.finite import check_finite
 from dpmac.runner.noise import scales_of, tables_of
+from dpmac.runner.statement import check_statement, statement
 from dpmac.runner.train import Program, RunState
 
 REFERENCE_EPISODES = 1024
@@ -77,27 +79,6 @@ def check(config: RunConfig) -> Program:
         budget.of(program.task.agents)
     jax.eval_shape(partial(train.init, program), jax.random.key(0))
     return program
-
-
-def statement(config: RunConfig, program: Program) -> dict[str, Any]:
-    """What privacy.json says."""
-    task, channel = program.task, protocol.channel_of(config.method, config.channel)
-    speaks = protocol.find(config.method).speaks
-    claims = {
-        label: privacy.claim(budget, channel, task.agents, task.horizon) if speaks else []
-        for label, budget in zip(config.labels, config.budgets, strict=True)
-    }
-    return {
-        "covers": "the messages of an episode in execution, with weights that do not depend on that episode"
-        if speaks
-        else "nothing is sent",
-        "about": privacy.statement.ABOUT if speaks else "nothing is sent",
-        "simulated": privacy.statement.SIMULATED if speaks else "nothing is sent",
-        "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
-        "length": tasks.abilities(task).length,
-        "observers": dict(task.observers),
-        "claims": claims,
-    }
 
 
 def create(folder: Path, config: RunConfig) -> Program:
@@ -155,6 +136,7 @@ def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) 
     """
     config = store.load_config(folder)
     program, mark = check(config), store.mark(folder)
+    check_statement(folder, config, program)
     with store.locked(folder):
         runs = runs_of(config)
         if not recorded_size(folder):
@@ -189,6 +171,7 @@ def train_group(
     home, name = folder / "checkpoints", f"group-{index}"
     place = checkpoint.place_of(home, name, mark)
     if place is not None and place["finished"]:
+        load_teams(program, home, name, place, runs)  # which refuses what is damaged
         return
     shapes = jax.eval_shape(partial(start, program), keys_of(runs))
     done = 0
@@ -223,6 +206,7 @@ def train_group(
                 tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
             after, report = advance(program, states, tables, scale, jnp.asarray(points[done + 1] - points[done]))
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
+            check_finite(folder, program, after, scale, rows)
             store.append_metrics(folder, rows)
             states, done = after, done + 1
             last = done == len(points) - 1
@@ -273,6 +257,7 @@ def load(folder: Path) -> Loaded:
     """The teams of all runs of a folder, finished or not."""
     config = store.load_config(folder)
     program, mark, runs = check(config), store.mark(folder), runs_of(config)
+    check_statement(folder, config, program)
     home, size, points = folder / "checkpoints", recorded_size(folder), [0, *evaluations_of(program)]
     require(size > 0, f"{folder} has no checkpoint yet; resume it first")
     parts, steps = [], []
@@ -297,9 +282,18 @@ def load_teams(program: Program, home: Path, name: str, place: dict[str, Any], r
     return jax.vmap(program.learner.team)(checkpoint.load(home, name, shapes, place).learner)
 
 
+def label_of(config: RunConfig, epsilon: str) -> str:
+    """The label of the one budget with these numbers, as `3.0` for `3`; the text itself where there is none."""
+    if epsilon in config.labels:
+        return epsilon
+    wanted = Budget.parse(epsilon).epsilon
+    found = [label for label, budget in zip(config.labels, config.budgets, strict=True) if budget.epsilon == wanted]
+    return found[0] if len(found) == 1 else epsilon
+
+
 def member(loaded: Loaded, epsilon: str | None, seed: int | None) -> int:
     """The place of the run of this budget and seed; those that are not named are the first."""
-    label = loaded.runs[0].label if epsilon is None else epsilon
+    label = loaded.runs[0].label if epsilon is None else label_of(loaded.config, epsilon)
     wanted = loaded.runs[0].seed if seed is None else seed
     places = {(run.label, run.seed): place for place, run in enumerate(loaded.runs)}
     require(

@@ -77,7 +77,7 @@ def complete(config: RunConfig) -> RunConfig:
     program = Program.of(config)
     return dataclasses.replace(
         config,
-        learner_options=to_json(program.learner.settled(program.rollout)),
+        learner_options=to_json(program.learner.settled(program.rollout, program.steps)),
         training=dataclasses.replace(config.training, steps=program.steps),
     )
 

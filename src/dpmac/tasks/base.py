@@ -36,6 +36,8 @@ class Scene(NamedTuple):
     others: tuple[Body, ...] = ()
     picture: Any = None
     """RGB bytes (height, width, 3) that stand for all bodies, from an environment that draws itself."""
+    legend: str = ""
+    """What shapes and colours mean, for a film."""
 
 
 class Task(Protocol):

@@ -119,4 +119,5 @@ def coloured(
     places = zip(bodies.x.tolist(), bodies.y.tolist(), index.tolist(), strict=True)
     agents = tuple(Body(x, y, 0.05, colours[own], f"{i}") for i, (x, y, own) in enumerate(places))
     marks = zip(landmarks.x.tolist(), landmarks.y.tolist(), colours, strict=True)
-    return Scene(agents, tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks))
+    squares = tuple(Body(x, y, 0.08, colour, shape="square") for x, y, colour in marks)
+    return Scene(agents, squares, legend="disc: agent, in the colour of its target; square: landmark")

@@ -106,4 +106,8 @@ class CN:
         places = zip(state.bodies.x.tolist(), state.bodies.y.tolist(), strict=True)
         marks = zip(state.landmarks.x.tolist(), state.landmarks.y.tolist(), strict=True)
         agents = tuple(Body(x, y, RADIUS, (0.35, 0.35, 0.85), f"{i}") for i, (x, y) in enumerate(places))
-        return Scene(agents, tuple(Body(x, y, 0.05, (0.25, 0.25, 0.25), shape="square") for x, y in marks))
+        return Scene(
+            agents,
+            tuple(Body(x, y, 0.05, (0.25, 0.25, 0.25), shape="square") for x, y in marks),
+            legend="disc: agent; square: landmark",
+        )

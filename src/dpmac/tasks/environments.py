@@ -26,7 +26,7 @@ def build(source: str, settings: Mapping[str, Any]) -> Any:
     try:
         import gymnasium  # noqa: F401
     except ImportError:
-        raise BadInput("environments of PettingZoo need the extra: pip install 'dpmac[pettingzoo]'") from None
+        raise BadInput("environments of PettingZoo need it and Gymnasium: pip install pettingzoo gymnasium") from None
     module, _, attribute = source.partition(":")
     attribute = attribute or "parallel_env"
     if "" not in sys.path:

@@ -271,10 +271,15 @@ class Pool:
         """What the environment looks like after these actions (time, agent) in a seed's episode, as RGB bytes."""
         with self.lock:
             play = self.find(seed, done)
-            drawn = play.env.render()
+            try:
+                drawn = play.env.render()
+            except NotImplementedError:
+                drawn = None
             self.keep(play)
         pixels = isinstance(drawn, np.ndarray) and drawn.ndim == 3 and drawn.shape[-1] in (3, 4)
-        require(pixels, f"{self.task.source} draws no pictures with render_mode=rgb_array")
+        require(
+            pixels, f"{self.task.source} cannot be filmed: its render() gives no picture with render_mode=rgb_array"
+        )
         return drawn[..., :3].astype(np.uint8)
 
 

@@ -126,7 +126,8 @@ class PP:
         places = zip(state.predators.x.tolist(), state.predators.y.tolist(), strict=True)
         preys = zip(state.preys.x.tolist(), state.preys.y.tolist(), strict=True)
         agents = tuple(Body(x, y, PREDATOR_RADIUS, (0.85, 0.35, 0.35), f"{i}") for i, (x, y) in enumerate(places))
-        return Scene(agents, tuple(Body(x, y, PREY_RADIUS, (0.35, 0.75, 0.35)) for x, y in preys))
+        greens = tuple(Body(x, y, PREY_RADIUS, (0.35, 0.75, 0.35)) for x, y in preys)
+        return Scene(agents, greens, legend="numbered: predator; green: prey")
 
 
 def nearest_of(a: Bodies, b: Bodies) -> tuple[jax.Array, jax.Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from dpmac.config import require
+from dpmac.config import require, whole
 from dpmac.tasks.base import Body, Scene
 
 PAPER = (255, 255, 255)
@@ -15,6 +15,8 @@ INK = (40, 40, 40)
 ARROW = (230, 120, 20)
 SMOOTH = 2
 """Pictures are drawn this much larger and scaled down, which smooths edges."""
+LARGEST = 2048
+"""Pixels of a picture's side at most: a film keeps all of its pictures in memory."""
 FILMS = {".gif": "GIF", ".webp": "WEBP", ".png": "PNG"}
 
 
@@ -37,7 +39,7 @@ def render(
     `messages` (sender, receiver) are strengths in [0, 1], drawn as arrows between agents; 0 draws none. The caption
     stands below, and may have several lines.
     """
-    require(size >= 16, f"size must be at least 16 pixels, not {size}")
+    require(whole(size, 16, LARGEST), f"size must be a whole number of pixels from 16 to {LARGEST}, not {size}")
     wide = size * SMOOTH
     extent = extent_of([scene]) if extent is None else extent
     image = Image.new("RGB", (wide, wide), PAPER)
@@ -60,6 +62,8 @@ def render(
     font = ImageFont.load_default(size=max(10, wide // 28))
     for body in scene.agents:
         canvas.text(tuple(place(body.x, body.y)), body.label, INK, font, anchor="mm")
+    if scene.legend:
+        canvas.text((wide // 50, wide // 50), scene.legend, INK, ImageFont.load_default(size=max(8, wide // 40)))
     if caption:
         canvas.multiline_text((wide // 50, wide - wide // 50), caption, INK, font, anchor="ld")
     return np.asarray(image.resize((size, size), Image.Resampling.BOX))
@@ -108,7 +112,7 @@ def save_film(frames: Sequence[np.ndarray], path: str | Path, fps: float = 10) -
     """Write frames as an animation, whose kind the name's ending tells: .gif, .webp or .png."""
     path = film_path(path)
     require(len(frames) > 0, "a film needs at least one frame")
-    require(fps > 0, f"fps must be above 0, not {fps}")
+    require(0.1 <= fps <= 100, f"fps must lie between 0.1 and 100, not {fps}")
     path.parent.mkdir(parents=True, exist_ok=True)
     first, *rest = [Image.fromarray(frame) for frame in frames]
     first.save(path, FILMS[path.suffix], save_all=True, append_images=rest, duration=round(1000 / fps), loop=0)

@@ -41,6 +41,8 @@ class Mechanism(ABC):
     """The option of `dpmac privacy account` that gives the noise scale."""
     share: ClassVar[bool] = False
     """Whether the noise scale lies in [0, 1]."""
+    clips: ClassVar[bool] = True
+    """Whether `clip_norm` matters to it."""
     alphabet: ClassVar[bool] = False
     """Whether senders give scores of k symbols, of which the message is one."""
     one_symbol: ClassVar[bool] = False

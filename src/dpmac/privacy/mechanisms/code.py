@@ -14,7 +14,7 @@ class Code(Additive):
     """One of k points √2·C·eᵢ, at distance Δ = 2C from each other, plus N(0, σ²I): no point of the ball is wasted."""
 
     traced = "dpmac.agents.mechanisms.code:Code"
-    title = "Gaussian, tight"
+    title = "Gaussian code points"
     alphabet = True
 
     def check(self) -> None:

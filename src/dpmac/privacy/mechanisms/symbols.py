@@ -59,6 +59,7 @@ def remainder(words: Any, divisor: int) -> Any:
 class Symbols(Mechanism):
     """A symbol, the largest of k scores, through a channel that treats all pairs of symbols alike."""
 
+    clips = False
     alphabet = True
     share = True
     released_as = "one of a few whole numbers"

@@ -1,0 +1,105 @@
+"""What a run's privacy.json says, and whether what it says follows from the configuration."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dpmac import privacy, tasks
+from dpmac.agents import protocol
+from dpmac.config import RunConfig, require, to_json
+from dpmac.results import store
+from dpmac.results.records import Results
+from dpmac.runner.train import Program
+
+CLAIMED = (
+    "epsilon",
+    "delta",
+    "unit",
+    "accountant",
+    "mechanism",
+    "noise",
+    "valid",
+    "exact_epsilon",
+    "exact_epsilon_message",
+    "exact_epsilon_episode",
+)
+"""What is claimed of an agent, and follows from the configuration."""
+
+
+def statement(config: RunConfig, program: Program) -> dict[str, Any]:
+    """What privacy.json says."""
+    task, channel = program.task, protocol.channel_of(config.method, config.channel)
+    speaks = protocol.find(config.method).speaks
+    claims = {
+        label: claims_of(budget, channel, task.agents, task.horizon) if speaks else []
+        for label, budget in zip(config.labels, config.budgets, strict=True)
+    }
+    return {
+        "covers": "the messages of an episode in execution, with weights that do not depend on that episode"
+        if speaks
+        else "nothing is sent",
+        "about": privacy.statement.ABOUT if speaks else "nothing is sent",
+        "simulated": privacy.statement.SIMULATED if speaks else "nothing is sent",
+        "not_covered": "training, which sees raw observations; actions and positions; what other agents observe",
+        "length": tasks.abilities(task).length,
+        "observers": dict(task.observers),
+        "claims": claims,
+    }
+
+
+@cache
+def claims_of(*given: Any) -> list[dict[str, Any]]:
+    """`privacy.claim`, which is slow for channels that are used often; not to be changed."""
+    return privacy.claim(*given)
+
+
+def check_statement(folder: Path, config: RunConfig, program: Program) -> None:
+    """Bad input where a folder's privacy statement is not the one that follows from its configuration."""
+    path = folder / "privacy.json"
+    require(
+        says_what_follows(store.read_json(path), config, program),
+        f"{path} does not say what follows from config.json: one of the two was altered",
+    )
+
+
+def says_what_follows(found: Any, config: RunConfig, program: Program) -> bool:
+    """Whether a saved statement claims what follows from a configuration, numbers to a millionth."""
+    wanted = to_json(statement(config, program)["claims"])
+    claims = found.get("claims") if isinstance(found, dict) else None
+    return (
+        isinstance(claims, dict)
+        and claims.keys() == wanted.keys()
+        and all(same_claims(claims[label], wanted[label]) for label in wanted)
+    )
+
+
+def same_claims(found: Any, wanted: list[dict[str, Any]]) -> bool:
+    """Whether saved claims about agents say the same."""
+    return (
+        isinstance(found, list)
+        and len(found) == len(wanted)
+        and all(isinstance(one, dict) and one.keys() >= set(CLAIMED) for one in found)
+        and all(
+            same_value(one[name], right[name]) for one, right in zip(found, wanted, strict=True) for name in CLAIMED
+        )
+    )
+
+
+def same_value(found: Any, right: Any) -> bool:
+    number = isinstance(right, float) and isinstance(found, (int, float))
+    return abs(found - right) <= 1e-6 * abs(right) if number else type(found) is type(right) and found == right
+
+
+def check_records(results: Results) -> None:
+    """Bad input where a finished run's statement is not the one that follows from its configuration.
+
+    Runs with a part of somebody's own are left out: results are read without importing what they name.
+    """
+    for name, record in results.runs.items():
+        config = record.config
+        own = (part for part in (config.task, config.method, config.learner, config.channel.mechanism) if ":" in part)
+        if not any(own):
+            require(
+                says_what_follows(to_json(record.privacy), config, Program.of(config)),
+                f"the privacy statement of run {name} does not follow from its configuration: it was altered",
+            )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
 from dpmac.config import require
@@ -13,7 +13,7 @@ from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
 
 if TYPE_CHECKING:
-    from dpmac.runner.schedule import Status
+    from dpmac.runner.schedule import Status, Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Worked(NamedTuple):
     """By Ctrl-C, which ends after the piece in hand with everything saved."""
 
 
-def work_through(out: Path, wanted: dict[str, Any], options: Work, command: str) -> Worked:
+def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Worked:
     """Train what is missing of these populations, in a session of work that is noted in slices.json."""
     from dpmac.runner import schedule
 

@@ -17,7 +17,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillAtWork
 from functools import partial
@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmac import __version__, experiments
-from dpmac.config import Budget, RunConfig, require, to_json
+from dpmac.config import Budget, Member, RunConfig, require, to_json
 from dpmac.results import records, store
 from dpmac.runner import devices, finish, noise, population, train
 from dpmac.runner.population import Progress
@@ -38,12 +38,16 @@ TRACING = threading.Lock()
 """Tracing holds Python's lock anyway: one at a time, the first in order is ready first."""
 
 
+Wanted = Mapping[str, RunConfig] | Sequence[tuple[str, RunConfig]]
+"""Configurations by the name of their population, of which a sequence may have several parts."""
+
+
 class Job(NamedTuple):
     """A population that has still to be trained, or to be finished."""
 
     folder: Path
     config: RunConfig
-    names: dict[tuple[Budget, int], str]
+    names: dict[Member, str]
     """Of the runs."""
 
     @property
@@ -86,20 +90,23 @@ class Options:
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def plan(out: Path, wanted: Mapping[str, RunConfig]) -> list[Job]:
+def plan(out: Path, wanted: Wanted) -> list[Job]:
     """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile."""
     done = records.read(out).runs if out.exists() else {}
     begun, fresh = [], []
-    for name, config in wanted.items():
+    for name, config in wanted.items() if isinstance(wanted, Mapping) else wanted:
         config = train.complete(config)
-        for found in (record for key, record in done.items() if key in experiments.run_names(name, config).values()):
-            check_same(out, train.complete(found.config), config)
-        missing = {key: run for key, run in experiments.run_names(name, config).items() if run not in done}
+        names = experiments.run_names(name, config)
+        for member, run in names.items():
+            if run in done:
+                check_same(out, train.complete(done[run].config), config.alone(member))
+        missing = {member: run for member, run in names.items() if run not in done}
         for job in jobs_begun(out, name):
             check_same(out, train.complete(job.config), config)
             if missing.keys() & job.names.keys():
-                begun.append(job)
-                missing = {key: run for key, run in missing.items() if key not in job.names}
+                if job not in begun:  # parts of one population may have been begun together
+                    begun.append(job)
+                missing = {member: run for member, run in missing.items() if member not in job.names}
             elif all(run in done for run in job.names.values()):
                 shutil.rmtree(job.folder)  # a process was killed between its last run's folder and this
         fresh += [new_job(out, name, part) for part in products(config, missing)]
@@ -110,7 +117,7 @@ def check_same(out: Path, found: RunConfig, wanted: RunConfig) -> None:
     """Bad input where a folder holds runs of the same names that were trained otherwise."""
 
     def rest(config: RunConfig) -> Any:
-        return {key: value for key, value in to_json(config).items() if key not in ("budgets", "seeds")}
+        return {key: value for key, value in to_json(config).items() if key not in ("settings", "budgets", "seeds")}
 
     differing = [key for key, value in rest(wanted).items() if rest(found)[key] != value]
     require(
@@ -134,21 +141,31 @@ def jobs_begun(out: Path, name: str) -> list[Job]:
     ]
 
 
-def products(config: RunConfig, missing: Mapping[tuple[Budget, int], str]) -> list[RunConfig]:
-    """Configurations that cover exactly the missing runs: budgets that lack the same seeds go together."""
-    budgets: dict[tuple[int, ...], list[Budget]] = {}
-    for budget in config.budgets:
-        seeds = tuple(seed for seed in config.seeds if (budget, seed) in missing)
-        if seeds:
-            budgets.setdefault(seeds, []).append(budget)
-    return [dataclasses.replace(config, budgets=tuple(group), seeds=seeds) for seeds, group in budgets.items()]
+def products(config: RunConfig, missing: Iterable[Member]) -> list[RunConfig]:
+    """Configurations that cover exactly the missing runs: budgets that lack the same seeds go together, and then
+    settings that lack the same budgets and seeds."""
+    lacking = set(missing)
+    parts: dict[tuple[tuple[Budget, ...], tuple[int, ...]], list[dict[str, float]]] = {}
+    for settings in config.settings:
+        budgets: dict[tuple[int, ...], list[Budget]] = {}
+        for budget in config.budgets:
+            own = dataclasses.replace(config, settings=(settings,), budgets=(budget,)).members
+            seeds = tuple(member.seed for member in own if member in lacking)
+            if seeds:
+                budgets.setdefault(seeds, []).append(budget)
+        for seeds, group in budgets.items():
+            parts.setdefault((tuple(group), seeds), []).append(settings)
+    return [
+        dataclasses.replace(config, settings=tuple(sets), budgets=budgets, seeds=seeds)
+        for (budgets, seeds), sets in parts.items()
+    ]
 
 
 # Doing ----------------------------------------------------------------------------------------------------------------
 
 
 def prepare(job: Job, options: Options) -> float:
-    """Create a job's folder if it is new, and compile its programs; seconds that this took.
+    """Create a job's folder if it is new, and compile the programs that train and score it; seconds that this took.
 
     JAX keeps what is compiled here, and training finds it there.
     """
@@ -159,12 +176,19 @@ def prepare(job: Job, options: Options) -> float:
         lowered = []
         for part in {len(group): group for group in population.groups_of(runs, size)}.values():
             keys, budgets = population.keys_of(part), [run.budget for run in part]
-            scale = devices.spread(noise.scales_of(job.config, program, budgets))
+            scale = noise.scales_of(job.config, program, budgets)
             shapes = jax.eval_shape(partial(population.start, program), keys)
-            states = devices.spread_shapes(shapes, scale.value.sharding)
+            across = devices.spread(scale)
+            states = devices.spread_shapes(shapes, across.value.sharding)
             tables = devices.spread(noise.tables_of(job.config, program, budgets, 0.0))
-            lowered.append(population.start.lower(program, keys))
-            lowered.append(population.advance.lower(program, states, tables, scale, jnp.asarray(1)))
+            settings = devices.spread(population.settings_of(program, part))
+            teams = jax.eval_shape(jax.vmap(program.learner.team), shapes.learner)
+            lowered += [
+                population.start.lower(program, keys),
+                population.advance.lower(program, states, tables, across, settings, jnp.asarray(1)),
+                population.scores.lower(program, teams, scale, options.final_episodes),
+                finish.watch.lower(program, teams, scale),
+            ]
     if not (job.folder / "config.json").exists():
         population.create(job.folder, job.config)
     for item in lowered:

@@ -1,5 +1,7 @@
 """What is done once with a finished population: score its teams, keep examples, and give each run its own folder."""
 
+import os
+import platform
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -172,8 +174,8 @@ def watch_all(loaded: Loaded, size: int) -> Watched:
 
 
 def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[Metric]) -> Path:
-    """A folder beside a run's place with its configuration, privacy statement and metrics."""
-    run, aside = loaded.runs[index], home.with_name(f".{home.name}")
+    """A folder beside a run's place, of this process alone, with its configuration, privacy statement and metrics."""
+    run, aside = loaded.runs[index], home.with_name(f".{home.name}.{platform.node()}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     config = loaded.config.alone(run.member)
     label = config.labels[0]

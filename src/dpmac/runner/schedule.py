@@ -1,8 +1,8 @@
 """All runs of an experiment, population after population, with the device never waiting for a compiler.
 
 Each population is a job: a folder with a configuration goes in, folders of finished runs come out. Nothing but the
-folder is shared between jobs, so a cluster's engine can run the same `prepare`, `population.train_folder` and `finish`
-on many machines. Here one process does: programs are traced one after another, in the order of training, compiled side
+folder is shared between jobs, so that `cluster` runs the same `prepare`, `population.train_folder` and `finish` on many
+machines. Here one process does: programs are traced one after another, in the order of training, compiled side
 by side in threads, and trained as they are ready; finished teams are scored and written while the next ones train.
 
     OUT/runs/NAME/      finished runs
@@ -70,6 +70,8 @@ class Status(NamedTuple):
     seconds: float
     left: float
     """Seconds, as far as can be told."""
+    trained: bool
+    """Whether the job is trained to its end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +92,13 @@ class Options:
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def plan(out: Path, wanted: Wanted) -> list[Job]:
-    """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile."""
+def plan(out: Path, wanted: Wanted, slots: int = 1) -> list[Job]:
+    """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile.
+
+    Where there are fewer than can be trained at the same time, they are split by their seeds.
+    """
+    for left in out.glob("runs/.*"):  # by a process that was killed while it wrote them
+        shutil.rmtree(left, ignore_errors=True)
     done = records.read(out).runs if out.exists() else {}
     begun, fresh = [], []
     for name, config in wanted.items() if isinstance(wanted, Mapping) else wanted:
@@ -109,8 +116,24 @@ def plan(out: Path, wanted: Wanted) -> list[Job]:
                 missing = {member: run for member, run in missing.items() if member not in job.names}
             elif all(run in done for run in job.names.values()):
                 shutil.rmtree(job.folder)  # a process was killed between its last run's folder and this
-        fresh += [new_job(out, name, part) for part in products(config, missing)]
-    return begun + sorted(fresh, key=lambda job: job.work)
+        fresh += [(name, part) for part in products(config, missing)]
+    parts = [new_job(out, name, part) for name, part in split(fresh, slots - len(begun))]
+    return begun + sorted(parts, key=lambda job: job.work)
+
+
+def split(parts: list[tuple[str, RunConfig]], slots: int) -> list[tuple[str, RunConfig]]:
+    """Populations cut in two by their seeds, the one of most runs first, until there are so many or nothing is left to
+    cut."""
+    parts = list(parts)
+    while len(parts) < slots and any(len(config.seeds) > 1 for _, config in parts):
+        largest = max((part for part in parts if len(part[1].seeds) > 1), key=lambda part: len(part[1].members))
+        name, config = largest
+        middle = (len(config.seeds) + 1) // 2
+        halves = [
+            (name, dataclasses.replace(config, seeds=seeds)) for seeds in (config.seeds[:middle], config.seeds[middle:])
+        ]
+        parts[parts.index(largest) : parts.index(largest) + 1] = halves
+    return parts
 
 
 def check_same(out: Path, found: RunConfig, wanted: RunConfig) -> None:
@@ -229,7 +252,8 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                     part = (piece.group + piece.step / piece.steps) / piece.groups
                     share = (done + job.work * part) / total
                     seconds = time.monotonic() - began
-                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share)
+                    last = piece.step == piece.steps and piece.group == piece.groups - 1
+                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share, last)
                     if left() <= 0 and piece.step < piece.steps:
                         return
                 done += job.work
@@ -286,12 +310,12 @@ def version(package: str) -> str:
 class Slice:
     """The record of one session of work in slices.json: written as it goes, so that a kill loses seconds of it."""
 
-    def __init__(self, out: Path, command: str):
+    def __init__(self, out: Path, command: str, **facts: Any):
         self.path = out / "slices.json"
         out.mkdir(parents=True, exist_ok=True)
         self.before = store.read_json(self.path) if self.path.exists() else []
         self.began, self.written = time.monotonic(), 0.0
-        self.facts = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **machine()}
+        self.facts = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **machine(), **facts}
 
     def write(self, runs: int, every: float = 0.0) -> None:
         """Note the time so far and how many runs were trained to their end, unless it was noted just now."""

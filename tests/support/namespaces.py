@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 PORT = 6399
 QUICK = {
@@ -52,7 +53,7 @@ class Namespace:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(folder),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9",  # what a killed process half writes, JAX would not mend
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9",  # JAX does not mend what a killed process half wrote
             **QUICK,
         }
 
@@ -76,10 +77,15 @@ class Namespace:
         changed = {**self.environment, **variables}
         environment = {name: value for name, value in changed.items() if value is not None}
         inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", *map(str, call)]
-        told = open(log, "w") if log else subprocess.PIPE
-        return subprocess.Popen(inside, stdout=told, stderr=told, text=True, env=environment, start_new_session=True)
+        given: dict[str, Any] = {"text": True, "env": environment, "start_new_session": True}
+        if log is None:
+            return subprocess.Popen(inside, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given)
+        with open(log, "w") as file:
+            return subprocess.Popen(inside, stdout=file, stderr=file, **given)
 
-    def node(self, name: str, *options: object, head: bool = False, before: tuple[str, ...] = (), **variables: str | None):
+    def node(
+        self, name: str, *options: object, head: bool = False, before: tuple[str, ...] = (), **variables: str | None
+    ):
         """Start a node and wait until it has joined."""
         ray = Path(sys.executable).with_name("ray")
         where = ["--head", f"--port={PORT}", "--include-dashboard=false"] if head else [f"--address=127.0.0.1:{PORT}"]

@@ -25,10 +25,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dpmac import __version__
 from dpmac.config import BadInput, require
-from dpmac.results import store
+from dpmac.results import records, store
 from dpmac.runner import finish, population, schedule
 from dpmac.runner.population import Progress
 from dpmac.runner.schedule import Job, Options, Status
+from dpmac.runner.train import Program
 
 RETRIES = 3
 """How often a job is given to another process after one that died."""
@@ -84,11 +85,17 @@ def train(job: Job, out: Path, options: Options, stop: Path, patience: float) ->
     A folder that another process holds is waited for. That may be one on a node that is taken for dead and is not: when
     it has done nothing for so long, a copy of the folder is trained, and the other one is not touched.
     """
+    seen, since = 0.0, time.monotonic()
     while not stop.exists():
         try:
+            with store.locked(job.folder):  # asked before anything is traced, which takes its time
+                pass
             return attempt(job, out, options, stop)
         except store.Held:
-            if time.time() - changed(job.folder) > patience:
+            now = changed(job.folder)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since > patience:
                 job = job._replace(folder=copied(job.folder))
             time.sleep(1.0)
     return None
@@ -96,6 +103,9 @@ def train(job: Job, out: Path, options: Options, stop: Path, patience: float) ->
 
 def attempt(job: Job, out: Path, options: Options, stop: Path) -> dict[str, Any] | None:
     """`train` for a folder that nobody holds."""
+    if all(records.finished(out / "runs" / name) for name in job.names.values()):
+        shutil.rmtree(job.folder)  # a process was killed while it did
+        return {}
     compiled, trained = schedule.prepare(job, options), 0.0
     with contextlib.closing(
         population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
@@ -112,7 +122,7 @@ def attempt(job: Job, out: Path, options: Options, stop: Path) -> dict[str, Any]
 
 def changed(folder: Path) -> float:
     """When something last happened in a job's folder."""
-    return max(path.stat().st_mtime for path in (folder, folder / "metrics.csv", folder / "lock") if path.exists())
+    return max((path.stat().st_mtime for path in (folder, folder / "metrics.csv") if path.exists()), default=0.0)
 
 
 def copied(folder: Path) -> Path:
@@ -144,7 +154,8 @@ class Cluster:
     @property
     def cpus(self) -> float:
         """Processors of a job: those of the smallest node, so that it is busy with one; 0 where a job has GPUs."""
-        return 0 if self.gpus else min(node["CPU"] for node in self.nodes.values() if node.get("CPU", 0) >= 1)
+        there = [node["CPU"] for node in self.nodes.values() if node.get("CPU", 0) >= 1]
+        return 0 if self.gpus else min(there, default=1)
 
     @property
     def slots(self) -> int:
@@ -237,7 +248,7 @@ def standing(job: Job) -> tuple[Progress | None, float]:
         rows = []
     if not rows:
         return None, 0.0
-    program = schedule.Program.of(job.config)
+    program = Program.of(job.config)
     evaluations = len(job.names) * len(population.evaluations_of(program))
     step = rows[-1].step
     last = [row for row in rows if row.step == step]

@@ -6,7 +6,7 @@ import pytest
 
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
-from dpmac.config import BadInput
+from dpmac.config import BadInput, Member
 from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, METHODS, NAMES, SCALES, VARIANTS, Cell
 from dpmac.learner.maddpg import Maddpg
 from dpmac.runner.train import Program
@@ -111,7 +111,7 @@ def test_a_run_keeps_its_name_in_whatever_part_of_a_population_it_is_trained():
     whole = experiments.run_names(cells[0].population, experiments.configuration(cells, PAPER))
     part = experiments.run_names(cells[0].population, experiments.configuration(cells[1:], PAPER))
     assert part.items() <= whole.items()
-    assert whole[BUDGETS["step-1"], 3] == "ccn-dpmac-deterministic-step-1-seed-3"
+    assert whole[Member((), BUDGETS["step-1"], 3)] == "ccn-dpmac-deterministic-step-1-seed-3"
 
 
 def test_an_unknown_figure_is_bad_input_that_says_what_is_allowed():

@@ -23,7 +23,7 @@ ALLOWED = {
     "privacy": {"config", "plugins"},
     "results": {"config"},
     "learner": {"config", "plugins", "tasks", "agents"},
-    "runner": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
+    "runner": {"config", "plugins", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
     "deploy": {"config", "tasks", "agents", "learner", "privacy", "results", "runner"},
     "analysis": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results", "runner"},
     "figures": {"config", "results", "experiments", "privacy", "games"},

@@ -10,7 +10,7 @@ import math
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeGuard
+from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 Unit = Literal["message", "episode"]
 Neighbours = Literal["inputs", "transition"]
@@ -255,9 +255,18 @@ RENAMED_METHODS = {"maddpg": "silent"}
 """Version 0.1 called the silent protocol by the name of the learner."""
 
 
+class Member(NamedTuple):
+    """One run of a population."""
+
+    settings: tuple[tuple[str, float], ...]
+    """Of the learner, where it differs from the others'."""
+    budget: Budget
+    seed: int
+
+
 @dataclass(frozen=True)
 class RunConfig:
-    """One population: a task, a method and a learner, trained for every budget and every seed."""
+    """One population: a task, a method and a learner, trained for all settings, budgets and seeds."""
 
     task: str
     method: str = "dpmac"
@@ -269,6 +278,8 @@ class RunConfig:
     learner_options: dict[str, Any] = field(default_factory=dict)
     """The learner's own settings; those that are not named are its defaults."""
     channel: Channel = Channel()
+    settings: tuple[dict[str, float], ...] = ({},)
+    """Sets of the learner's traced settings in which members differ; they share one compiled program."""
     budgets: tuple[Budget, ...] = (Budget(),)
     seeds: tuple[int, ...] = (0,)
     networks: NetworkConfig = NetworkConfig()
@@ -283,6 +294,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", RENAMED_METHODS.get(self.method, self.method))
+        require(len(self.settings) > 0, "at least one set of settings is needed")
+        sets = {tuple(sorted(each.items())) for each in self.settings}
+        require(len(sets) == len(self.settings), f"settings must differ from each other, not {self.settings}")
         require(len(self.budgets) > 0, "at least one budget is needed")
         require(len(self.seeds) > 0, "at least one seed is needed")
         require(len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {self.seeds}")
@@ -292,6 +306,22 @@ class RunConfig:
         require(whole(self.mix, 1, 1024), f"mix must be a whole number from 1 to 1024, not {self.mix}")
         require(self.mix == 1 or self.anneal_from > 0, "mix needs anneal_from, the epsilon that it starts from")
         require(len(set(self.labels)) == len(self.labels), f"budgets must differ from each other, not {self.labels}")
+
+    @property
+    def members(self) -> list[Member]:
+        """All runs: settings outermost, then budgets, then seeds."""
+        sets = [tuple(sorted(each.items())) for each in self.settings]
+        return [Member(each, budget, seed) for each in sets for budget in self.budgets for seed in self.seeds]
+
+    def alone(self, member: Member) -> Self:
+        """The configuration of one member by itself."""
+        return dataclasses.replace(
+            self,
+            learner_options={**self.learner_options, **dict(member.settings)},
+            settings=({},),
+            budgets=(member.budget,),
+            seeds=(member.seed,),
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from dpmac.config import Budget, Channel, NetworkConfig, Place, RunConfig, Training, Unit, require
+from dpmac.config import Budget, Channel, Member, NetworkConfig, Place, RunConfig, Training, Unit, require
 
 ScaleName = Literal["smoke", "quick", "paper"]
 
@@ -246,11 +246,13 @@ def populations(
     return {name: configuration(members, scale) for name, members in found.items() if members}
 
 
-def run_names(population: str, config: RunConfig) -> dict[tuple[Budget, int], str]:
+def run_names(population: str, config: RunConfig) -> dict[Member, str]:
     """The name of every run of a configuration that belongs to a population."""
     variant = population.removeprefix(f"{config.task}-{config.method}").removeprefix("-")
-    return {
-        (budget, seed): Cell(config.task, config.method, name_of(budget), variant).run(seed)
-        for budget in config.budgets
-        for seed in config.seeds
-    }
+
+    def name(member: Member) -> str:
+        parts = [variant, *(f"{key}-{value}" for key, value in member.settings)]
+        own = "-".join(part for part in parts if part)
+        return Cell(config.task, config.method, name_of(member.budget), own).run(member.seed)
+
+    return {member: name(member) for member in config.members}

@@ -30,8 +30,9 @@ def learned(task, method, iterations, recurrent_critic) -> Any:
     config = RunConfig(task, method, learner_options=options, networks=NetworkConfig(16, 16, 4), training=training)
     program = population.check(config)
     scale, tables = scales_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)
-    states = population.start(program, population.keys_of(population.runs_of(config)))
-    states, _ = population.advance(program, states, tables, scale, jnp.asarray(iterations))
+    runs = population.runs_of(config)
+    states, settings = population.start(program, population.keys_of(runs)), population.settings_of(program, runs)
+    states, _ = population.advance(program, states, tables, scale, settings, jnp.asarray(iterations))
     return program.task, *(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (states.learner.networks, scale))
 
 

@@ -124,7 +124,7 @@ def test_one_iteration_uses_every_key_once():
     table = jax.tree.map(lambda leaf: leaf[0], table)
     with jax.debug_key_reuse(True):
         state = jax.jit(partial(single.init, program))(jax.random.key(0))
-        after, _ = jax.jit(partial(single.iterate, program))(state, table)
+        after, _ = jax.jit(partial(single.iterate, program))(state, table, program.settings)
     assert int(after.steps) == 20
 
 

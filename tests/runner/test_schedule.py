@@ -16,7 +16,7 @@ from tiny import contents, killed, taken
 
 from dpmac import experiments
 from dpmac.cli import main
-from dpmac.config import BadInput
+from dpmac.config import BadInput, Member
 from dpmac.experiments import BUDGETS, SCALES, Cell
 from dpmac.results import records
 from dpmac.runner import population, schedule
@@ -178,7 +178,7 @@ def test_missing_runs_are_covered_exactly():
     cells = experiments.cells("ccn", "dpmac", ("free", "step-1", "step-0.1"))
     config = experiments.configuration(cells, SCALES["paper"])
     free, one, tenth = (BUDGETS[cell.budget] for cell in cells)
-    missing = {(free, 0): "", (one, 0): "", (tenth, 3): "", (tenth, 4): ""}
+    missing = [Member((), *each) for each in ((free, 0), (one, 0), (tenth, 3), (tenth, 4))]
     parts = schedule.products(config, missing)
     assert [(part.budgets, part.seeds) for part in parts] == [((free, one), (0,)), ((tenth,), (3, 4))]
 

@@ -27,6 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "privacy audit": {"episodes": 200, "deployed-episodes": 60},
     "privacy eavesdrop": {"episodes": 512, "deployed-episodes": 256},
     "reproduce": {"scale": "smoke", "tasks": "ccn", "methods": "tarmac", "seeds": 1},
+    "sweep": {"scale": "smoke", "seeds": 1, "steps": 400, "grid": "learning_rate=3e-4,7e-4"},
     "bench env": {"episodes": 1, "rounds": 1, "seconds": 0.01, "peers": "none"},
     "bench train": {"tasks": "ccn", "populations": 1, "iterations": 1, "repeats": 1},
     "frontier": {"scale": "smoke", "epsilon": 3, "seeds": 1, "lines": "response-once"},

@@ -29,6 +29,7 @@ class Prepared(NamedTuple):
     config: RunConfig
     program: Program
     tables: Any
+    settings: Any
     advance: Callable[..., Any]
     compile_seconds: float
 
@@ -58,13 +59,13 @@ def operations(program: Program) -> float:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def advance(program: Program, states: train.RunState, tables: Any, iterations: Any) -> train.RunState:
+def advance(program: Program, states: train.RunState, tables: Any, settings: Any, iterations: Any) -> train.RunState:
     """So many iterations of a population and nothing else."""
 
-    def run(state: train.RunState, table: Any) -> train.RunState:
-        return jax.lax.fori_loop(0, iterations, lambda _, s: train.iterate(program, s, table)[0], state)
+    def run(state: train.RunState, table: Any, settings: Any) -> train.RunState:
+        return jax.lax.fori_loop(0, iterations, lambda _, s: train.iterate(program, s, table, settings)[0], state)
 
-    return jax.vmap(run)(states, tables)
+    return jax.vmap(run)(states, tables, settings)
 
 
 def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
@@ -80,8 +81,9 @@ def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
             program, runs = population.check(config), population.runs_of(config)
             tables = noise.tables_of(config, program, [run.budget for run in runs], 1.0)
             shapes = jax.eval_shape(partial(population.start, program), population.keys_of(runs))
-            lowered = advance.lower(program, shapes, tables, jnp.asarray(1))
-            traced.append((config, program, tables, pool.submit(compiled, lowered)))
+            settings = population.settings_of(program, runs)
+            lowered = advance.lower(program, shapes, tables, settings, jnp.asarray(1))
+            traced.append((config, program, tables, settings, pool.submit(compiled, lowered)))
     return [Prepared(*given, *ready.result()) for *given, ready in traced]
 
 
@@ -93,14 +95,14 @@ def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list
 
     def begun(item: Prepared) -> train.RunState:
         states = population.start(item.program, population.keys_of(population.runs_of(item.config)))
-        return item.advance(states, item.tables, jnp.asarray(2))
+        return item.advance(states, item.tables, item.settings, jnp.asarray(2))
 
     states = [begun(item) for item in prepared]
     seconds: list[list[float]] = [[] for _ in prepared]
     for _ in range(repeats):
         for index, item in enumerate(prepared):
             clock = time.perf_counter()
-            states[index] = item.advance(states[index], item.tables, jnp.asarray(iterations))
+            states[index] = item.advance(states[index], item.tables, item.settings, jnp.asarray(iterations))
             jax.block_until_ready(states[index])
             updates = iterations * item.program.learner.updates(item.program.rollout)
             seconds[index].append((time.perf_counter() - clock) / updates)

@@ -119,7 +119,8 @@ def rows_of(results: Results, line: str, population: str, config: RunConfig) -> 
     names = experiments.run_names(population, config)
     rows = []
     for budget in config.budgets:
-        found = [results.runs[names[budget, seed]] for seed in config.seeds if names[budget, seed] in results.runs]
+        of_budget = [name for member, name in names.items() if member.budget == budget]
+        found = [results.runs[name] for name in of_budget if name in results.runs]
         if found:
             rows.append(row_of(line, budget.epsilon[0], found))
     return rows

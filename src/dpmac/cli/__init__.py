@@ -27,6 +27,7 @@ COMMANDS = {
     "games": "binary-sums, cgp, rounds",
     "reproduce": "train every run behind the paper's figures, in slices if asked",
     "frontier": "return against exact epsilon for every channel and schedule",
+    "sweep": "train every point of a grid or a search, and say which settings are best",
     "report": "one page about runs: curves, returns, privacy; about the paper's, with verdicts",
     "bench": "env, train: speed on this machine",
     "doctor": "versions, devices, memory, and a self-test of learning and privacy",

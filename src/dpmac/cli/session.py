@@ -1,19 +1,22 @@
 """Many runs as one session of a scheduler's work: what may be asked of it, what a person sees, and what is noted."""
 
+import contextlib
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
-from dpmac.config import require
+from dpmac.config import BadInput, require
 from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
 
 if TYPE_CHECKING:
-    from dpmac.runner.schedule import Status
+    from dpmac.runner.cluster import Cluster
+    from dpmac.runner.schedule import Slice, Status, Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,14 @@ class Work:
     """Runs trained side by side; 0: as many as fit in memory."""
     compilers: int = 0
     """Programs compiled side by side; 0: half of the cores."""
+    engine: Literal["local", "ray"] = "local"
+    """local: this process. ray: the nodes of a Ray cluster, which all see the folder of the results (extra: ray)."""
+    address: str = "auto"
+    """HOST:PORT of the cluster's head; auto: what RAY_ADDRESS says, or a cluster on this machine."""
+    gpus_per_job: int | None = None
+    """GPUs for each population; by default 1 where the cluster has any."""
+    insecure: bool = False
+    """Also use a cluster that takes tasks from anybody who can reach it."""
     quiet: bool = False
     """No progress, only the result."""
     verbose: bool = False
@@ -48,6 +59,9 @@ class Work:
         for name in ("seeds", "most_at_once", "compilers"):
             value = getattr(self, name)
             require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
+        require(self.gpus_per_job is None or self.gpus_per_job >= 0, "gpus-per-job must be a whole number from 0")
+        if self.engine == "ray":  # before JAX is imported: whoever only plans and watches takes no device
+            os.environ.setdefault("JAX_PLATFORMS", "cpu")
         require(self.time_limit > 0, f"time-limit must be above 0, not {self.time_limit}")
         named = self.export is None or self.export.name.endswith(".json.gz")
         require(named, f"an export is named NAME.json.gz, not {self.export}")
@@ -85,11 +99,10 @@ class Worked(NamedTuple):
     """By Ctrl-C, which ends after the piece in hand with everything saved."""
 
 
-def work_through(out: Path, wanted: dict[str, Any], options: Work, command: str) -> Worked:
+def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Worked:
     """Train what is missing of these populations, in a session of work that is noted in slices.json."""
     from dpmac.runner import schedule
 
-    jobs = schedule.plan(out, wanted)
     how = schedule.Options(
         SCALES[options.scale].final_episodes,
         options.time_limit,
@@ -98,23 +111,42 @@ def work_through(out: Path, wanted: dict[str, Any], options: Work, command: str)
         options.compilers,
         lambda: options.results(out),
     )
-    session, trained, shown = schedule.Slice(out, command), 0, 0.0
-    statuses, quiet = schedule.work(out, jobs, how), options.quiet or options.json
+    with contextlib.ExitStack() as stack:
+        work, slots, facts = schedule.work, 1, {}
+        if options.engine == "ray":
+            cluster = stack.enter_context(contextlib.closing(connect(out, options)))
+            work, slots, facts = cluster.work, cluster.slots, {"nodes": cluster.nodes}
+        jobs = schedule.plan(out, wanted, slots)
+        session = schedule.Slice(out, command, **facts)
+        return follow(work(out, jobs, how), options, session if jobs else None)
+
+
+def connect(out: Path, options: Work) -> "Cluster":
+    """The Ray cluster that these options name."""
+    try:
+        from dpmac.runner import cluster
+    except ImportError as error:
+        raise BadInput(f"the engine ray needs the extra: pip install 'dpmac[ray]' ({error})") from None
+    return cluster.connect(out, cluster.Asked(options.address, options.gpus_per_job, options.insecure))
+
+
+def follow(statuses: Generator["Status", None, None], options: Work, session: "Slice | None") -> Worked:
+    """Do the work, and note and show how far it is."""
+    trained, shown, quiet = 0, 0.0, options.quiet or options.json
     with Interrupt() as interrupt:
         try:
             for status in statuses:
-                piece = status.piece
-                last = piece.step == piece.steps and piece.group == piece.groups - 1
-                trained += len(status.job.names) if last else 0
-                session.write(trained, every=5.0)
-                if not quiet and (last or options.verbose or time.monotonic() - shown > 10):
+                trained += len(status.job.names) if status.trained else 0
+                if session is not None:
+                    session.write(trained, every=5.0)
+                if not quiet and (status.trained or options.verbose or time.monotonic() - shown > 10):
                     shown = time.monotonic()
                     print(standing(status), file=sys.stderr, flush=True)
                 if interrupt.asked:
                     break
         finally:
             statuses.close()
-            if jobs:
+            if session is not None:
                 session.write(trained)
     return Worked(trained, interrupt.asked)
 

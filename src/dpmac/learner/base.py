@@ -1,13 +1,16 @@
 """What a learner is, and the registry that finds one by name.
 
 A learner is a frozen dataclass, as a task is: its fields are its settings, it is hashable, and so it is static under
-`jit`. Its state is a tree of arrays that holds everything it learns with: networks, optimisers, and a buffer if it has
-one. It knows how agents communicate only through `Team`, and the task only through `Rollout`.
+`jit`. Settings that only enter arithmetic are `traced`: in a compiled program they are arrays, in which the members of
+a population may differ. Its state is a tree of arrays that holds everything it learns with: networks, optimisers, and a
+buffer if it has one. It knows how agents communicate only through `Team`, and the task only through `Rollout`.
 """
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -32,6 +35,14 @@ class Rollout:
     def __call__(self, team: Team, noise: NoiseScale, key: Array, explore: Array | float = 0.0) -> Trace:
         """Fresh episodes (episode, …) with sampled actions; noise scales are drawn from a table (row, agent)."""
         return rollout(self.task, team, noise, key, self.episodes, explore)
+
+
+def traced(default: float) -> Any:
+    """A setting that is an array in compiled programs; two learners that differ in it alone share a program.
+
+    It may not decide a shape or a branch of Python.
+    """
+    return dataclasses.field(default=default, compare=False)
 
 
 class Clock(NamedTuple):
@@ -60,6 +71,18 @@ class Learner(ABC):
             self.gives_values or not protocol.needs_values,
             f"{protocol.__name__} needs values of single joint actions, which this learner does not give",
         )
+
+    @classmethod
+    def traced_settings(cls) -> tuple[str, ...]:
+        """Names of the settings that are arrays in a compiled program."""
+        return tuple(item.name for item in dataclasses.fields(cls) if not item.compare)
+
+    def given(self, settings: Mapping[str, Array | float]) -> Self:
+        """This learner inside a compiled program, with its traced settings as arrays."""
+        learner = copy.copy(self)
+        for name, value in settings.items():
+            object.__setattr__(learner, name, value)  # not checked again: an array has no value yet
+        return learner
 
     @abstractmethod
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> Any:

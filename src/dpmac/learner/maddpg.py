@@ -23,7 +23,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
-from dpmac.learner.base import Clock, Learner, Rollout
+from dpmac.learner.base import Clock, Learner, Rollout, traced
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
 
@@ -62,19 +62,19 @@ class Maddpg(Learner):
     """Episodes in a minibatch; 0: the paper's for the task, 128, and 256 on pp."""
     buffer: int = 10_000
     """Episodes that the replay holds."""
-    discount: float = 0.99
+    discount: float = traced(0.99)
     """Weight of a reward one step later."""
-    learning_rate: float = 7e-4
+    learning_rate: float = traced(7e-4)
     """Of Adam, for all networks."""
     decay: float = 0.0
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
-    tau: float = 0.005
+    tau: float = traced(0.005)
     """τ of the Polyak averages: the share of the online networks that enters the targets at each update."""
     standardise: bool = True
     """Whether critics learn rewards of mean 0 and deviation 1 over the replay, which keeps the order of policies."""
-    gradient_norm: float = 1.0
+    gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
-    logit_penalty: float = 1e-3
+    logit_penalty: float = traced(1e-3)
     """Weight of the mean squared logit in the actor's loss, which keeps the policy from freezing."""
     explore_start: float = 1.0
     """Probability of a random action at the start."""

@@ -19,7 +19,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout
+from dpmac.learner.base import Clock, Learner, Rollout, traced
 from dpmac.learner.replay import Episode, by_time
 
 
@@ -61,23 +61,23 @@ class Mappo(Learner):
     """Passes over the fresh episodes in one iteration."""
     minibatches: int = 1
     """Parts into which each pass cuts the episodes."""
-    clip: float = 0.2
+    clip: float = traced(0.2)
     """How far a policy's probability ratio counts from 1."""
-    entropy: float = 0.01
+    entropy: float = traced(0.01)
     """Weight of the policies' entropy at the start."""
-    entropy_end: float = 0.001
+    entropy_end: float = traced(0.001)
     """Weight of the policies' entropy at the end, reached in a straight line."""
-    discount: float = 0.99
+    discount: float = traced(0.99)
     """Weight of a reward one step later."""
-    trace: float = 0.95
+    trace: float = traced(0.95)
     """λ of generalised advantage estimates."""
-    learning_rate: float = 7e-4
+    learning_rate: float = traced(7e-4)
     """Of Adam, for all networks."""
     decay: float = 0.0
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
-    gradient_norm: float = 1.0
+    gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
-    spread_rate: float = 0.01
+    spread_rate: float = traced(0.01)
     """Rate at which the normalisation of values follows the returns."""
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state."""

@@ -20,7 +20,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Given, Team, pick
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout
+from dpmac.learner.base import Clock, Learner, Rollout, traced
 from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.tasks import abilities
 
@@ -46,15 +46,15 @@ class State(NamedTuple):
 class Pathwise(Learner):
     """Gradient ascent on the return; for tasks that declare themselves differentiable."""
 
-    learning_rate: float = 3e-3
+    learning_rate: float = traced(3e-3)
     """Of Adam."""
     decay: float = 0.5
     """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
-    gradient_norm: float = 1.0
+    gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
-    logit_penalty: float = 1e-3
+    logit_penalty: float = traced(1e-3)
     """Weight of the mean squared logit, which keeps the backward pass from vanishing."""
-    score_penalty: float = 1e-3
+    score_penalty: float = traced(1e-3)
     """Weight of the mean squared message before the channel."""
     jitter: float = 1.0
     """Scale of Gumbel noise on the scores of symbols in training, by which codes are explored."""

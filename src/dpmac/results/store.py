@@ -111,6 +111,10 @@ def load_config(folder: Path) -> RunConfig:
         raise BadInput(f"{path}: {error}; it is damaged, or of another version of dpmac") from None
 
 
+class Held(BadInput):
+    """Another process holds a folder."""
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder of a run or of results; a second process is refused. Needs a POSIX system."""
@@ -124,7 +128,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BadInput(f"another process is at work on {folder}") from None
+            raise Held(f"another process is at work on {folder}") from None
         for left in (*folder.glob(ASIDE), *folder.glob(f"checkpoints/{ASIDE}")):  # by a process that was killed
             left.unlink(missing_ok=True)
         yield

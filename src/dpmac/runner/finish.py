@@ -1,6 +1,7 @@
 """What is done once with a finished population: score its teams, keep examples, and give each run its own folder."""
 
-import dataclasses
+import os
+import platform
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from dpmac import experiments
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import Mechanism, NoiseScale
 from dpmac.agents.team import Team, pick
-from dpmac.config import Budget, dumps
+from dpmac.config import Budget, Member, dumps
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import mechanisms
 from dpmac.results import store
@@ -122,7 +123,7 @@ def scores(loaded: Loaded, budget: Budget, size: int, episodes: int) -> np.ndarr
 def finish(
     folder: Path,
     out: Path,
-    names: Mapping[tuple[Budget, int], str],
+    names: Mapping[Member, str],
     episodes: int,
     facts: dict[str, Any],
 ) -> None:
@@ -137,7 +138,7 @@ def finish(
     weights, rows = jax.device_get(population.Kept(loaded.teams)), store.read_metrics(folder)
     place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
-        home = out / names[run.budget, run.seed]
+        home = out / names[run.member]
         if home.exists():
             continue
         aside = write_run(folder, home, loaded, index, [r for r in rows if (r.budget, r.seed) == (run.label, run.seed)])
@@ -173,13 +174,14 @@ def watch_all(loaded: Loaded, size: int) -> Watched:
 
 
 def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[Metric]) -> Path:
-    """A folder beside a run's place with its configuration, privacy statement and metrics."""
-    run, aside = loaded.runs[index], home.with_name(f".{home.name}")
+    """A folder beside a run's place, of this process alone, with its configuration, privacy statement and metrics."""
+    run, aside = loaded.runs[index], home.with_name(f".{home.name}.{platform.node()}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
-    config = dataclasses.replace(loaded.config, budgets=(run.budget,), seeds=(run.seed,))
+    config = loaded.config.alone(run.member)
     label = config.labels[0]
     privacy = store.read_json(folder / "privacy.json")
-    privacy["claims"] = {label: privacy["claims"][run.label]}
+    among = loaded.config.labels[loaded.config.budgets.index(run.budget)]
+    privacy["claims"] = {label: privacy["claims"][among]}
     store.create(aside, config, privacy, store.read_json(folder / "reference.json"))
     store.write_json(aside / population.GROUPS, {"runs": 1})
     store.rewind_metrics(aside, [row._replace(budget=label) for row in rows])

@@ -4,6 +4,7 @@ The Python loop is out here, over evaluations: progress, metrics, checkpoints an
 from compiled code. A population that does not fit in memory is split into groups, which are trained one after another.
 """
 
+import dataclasses
 import time
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -19,7 +20,7 @@ from dpmac import privacy, tasks
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
-from dpmac.config import BadInput, Budget, RunConfig, require, whole
+from dpmac.config import BadInput, Budget, Member, RunConfig, require, whole
 from dpmac.learner.rollout import returns
 from dpmac.results import store
 from dpmac.results.store import Metric
@@ -35,11 +36,16 @@ GROUPS = "checkpoints/groups.json"
 
 
 class Run(NamedTuple):
-    """One member of a population."""
+    """One member of a population, with the label that metrics have of its budget and settings."""
 
     label: str
     budget: Budget
     seed: int
+    settings: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def member(self) -> Member:
+        return Member(self.settings, self.budget, self.seed)
 
 
 class Kept(NamedTuple):
@@ -61,14 +67,26 @@ class Progress(NamedTuple):
 
 
 def runs_of(config: RunConfig) -> list[Run]:
-    """Members of a population: budgets outermost, seeds within."""
-    pairs = zip(config.labels, config.budgets, strict=True)
-    return [Run(label, budget, seed) for label, budget in pairs for seed in config.seeds]
+    """Members of a population: settings outermost, budgets within, and seeds within these."""
+    labels = dict(zip(config.budgets, config.labels, strict=True))
+
+    def label(member: Member) -> str:
+        own = [f"{name}={value}" for name, value in member.settings] if len(config.settings) > 1 else []
+        return " ".join([labels[member.budget], *own])
+
+    return [Run(label(member), member.budget, member.seed, member.settings) for member in config.members]
 
 
 def check(config: RunConfig) -> Program:
     """The program of a configuration, if budgets, method and task go together."""
     program = Program.of(config)
+    allowed = program.learner.traced_settings()
+    for each in config.settings:
+        untraced = ", ".join(each.keys() - set(allowed))
+        require(
+            not untraced, f"members of a population may differ in {', '.join(allowed) or 'no setting'}, not {untraced}"
+        )
+        dataclasses.replace(program.learner, **each)
     privacy.mechanisms.of(config.channel)
     if not protocol.find(config.method).speaks:
         private = [budget.label for budget in config.budgets if budget.private]
@@ -106,10 +124,16 @@ def start(program: Program, keys: Array) -> RunState:
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def advance(
-    program: Program, states: RunState, tables: NoiseScale, scale: NoiseScale, iterations: Array
+    program: Program,
+    states: RunState,
+    tables: NoiseScale,
+    scale: NoiseScale,
+    settings: dict[str, Array],
+    iterations: Array,
 ) -> tuple[RunState, dict[str, Array]]:
     """States and reports (run, …) after so many iterations and an evaluation."""
-    return jax.vmap(partial(train.advance, program), in_axes=(0, 0, 0, None))(states, tables, scale, iterations)
+    step = jax.vmap(partial(train.advance, program), in_axes=(0, 0, 0, 0, None))
+    return step(states, tables, scale, settings, iterations)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
@@ -121,6 +145,12 @@ def scores(program: Program, teams: Team, scale: NoiseScale, episodes: int) -> A
 def keys_of(runs: list[Run]) -> Array:
     """A key for each run: its seed alone, so that budgets share their draws and a member equals its single run."""
     return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
+
+
+def settings_of(program: Program, runs: list[Run]) -> dict[str, Array]:
+    """Traced settings (run,) of the learner, by name."""
+    own = [program.settings | dict(run.settings) for run in runs]
+    return {name: jnp.array([each[name] for each in own], jnp.float32) for name in program.settings}
 
 
 def evaluations_of(program: Program) -> list[int]:
@@ -192,6 +222,7 @@ def train_group(
     budgets = [run.budget for run in runs]
     scale = spread(scales_of(config, program, budgets))
     tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
+    settings = spread(settings_of(program, runs))
     saved, begun = done, time.monotonic()
 
     def save(evaluations: int, states: RunState) -> None:
@@ -204,7 +235,8 @@ def train_group(
             clock = time.monotonic()
             if config.anneal_from > 0:  # else they stay as they are, and the device need not wait for them
                 tables = spread(tables_of(config, program, budgets, points[done] / points[-1]))
-            after, report = advance(program, states, tables, scale, jnp.asarray(points[done + 1] - points[done]))
+            count = jnp.asarray(points[done + 1] - points[done])
+            after, report = advance(program, states, tables, scale, settings, count)
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
             check_finite(folder, program, after, scale, rows)
             store.append_metrics(folder, rows)

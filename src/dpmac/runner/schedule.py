@@ -1,8 +1,8 @@
 """All runs of an experiment, population after population, with the device never waiting for a compiler.
 
 Each population is a job: a folder with a configuration goes in, folders of finished runs come out. Nothing but the
-folder is shared between jobs, so a cluster's engine can run the same `prepare`, `population.train_folder` and `finish`
-on many machines. Here one process does: programs are traced one after another, in the order of training, compiled side
+folder is shared between jobs, so that `cluster` runs the same `prepare`, `population.train_folder` and `finish` on many
+machines. Here one process does: programs are traced one after another, in the order of training, compiled side
 by side in threads, and trained as they are ready; finished teams are scored and written while the next ones train.
 
     OUT/runs/NAME/      finished runs
@@ -17,7 +17,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillAtWork
 from functools import partial
@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmac import __version__, experiments
-from dpmac.config import Budget, RunConfig, require, to_json
+from dpmac.config import Budget, Member, RunConfig, require, to_json
 from dpmac.results import records, store
 from dpmac.runner import devices, finish, noise, population, train
 from dpmac.runner.population import Progress
@@ -38,12 +38,16 @@ TRACING = threading.Lock()
 """Tracing holds Python's lock anyway: one at a time, the first in order is ready first."""
 
 
+Wanted = Mapping[str, RunConfig] | Sequence[tuple[str, RunConfig]]
+"""Configurations by the name of their population, of which a sequence may have several parts."""
+
+
 class Job(NamedTuple):
     """A population that has still to be trained, or to be finished."""
 
     folder: Path
     config: RunConfig
-    names: dict[tuple[Budget, int], str]
+    names: dict[Member, str]
     """Of the runs."""
 
     @property
@@ -66,6 +70,8 @@ class Status(NamedTuple):
     seconds: float
     left: float
     """Seconds, as far as can be told."""
+    trained: bool
+    """Whether the job is trained to its end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,31 +92,55 @@ class Options:
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def plan(out: Path, wanted: Mapping[str, RunConfig]) -> list[Job]:
-    """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile."""
+def plan(out: Path, wanted: Wanted, slots: int = 1) -> list[Job]:
+    """Jobs for the runs that are wanted and not finished: those begun, then the smallest, while others compile.
+
+    Where there are fewer than can be trained at the same time, they are split by their seeds.
+    """
+    for left in out.glob("runs/.*"):  # by a process that was killed while it wrote them
+        shutil.rmtree(left, ignore_errors=True)
     done = records.read(out).runs if out.exists() else {}
     begun, fresh = [], []
-    for name, config in wanted.items():
+    for name, config in wanted.items() if isinstance(wanted, Mapping) else wanted:
         config = train.complete(config)
-        for found in (record for key, record in done.items() if key in experiments.run_names(name, config).values()):
-            check_same(out, train.complete(found.config), config)
-        missing = {key: run for key, run in experiments.run_names(name, config).items() if run not in done}
+        names = experiments.run_names(name, config)
+        for member, run in names.items():
+            if run in done:
+                check_same(out, train.complete(done[run].config), config.alone(member))
+        missing = {member: run for member, run in names.items() if run not in done}
         for job in jobs_begun(out, name):
             check_same(out, train.complete(job.config), config)
             if missing.keys() & job.names.keys():
-                begun.append(job)
-                missing = {key: run for key, run in missing.items() if key not in job.names}
+                if job not in begun:  # parts of one population may have been begun together
+                    begun.append(job)
+                missing = {member: run for member, run in missing.items() if member not in job.names}
             elif all(run in done for run in job.names.values()):
                 shutil.rmtree(job.folder)  # a process was killed between its last run's folder and this
-        fresh += [new_job(out, name, part) for part in products(config, missing)]
-    return begun + sorted(fresh, key=lambda job: job.work)
+        fresh += [(name, part) for part in products(config, missing)]
+    parts = [new_job(out, name, part) for name, part in split(fresh, slots - len(begun))]
+    return begun + sorted(parts, key=lambda job: job.work)
+
+
+def split(parts: list[tuple[str, RunConfig]], slots: int) -> list[tuple[str, RunConfig]]:
+    """Populations cut in two by their seeds, the one of most runs first, until there are so many or nothing is left to
+    cut."""
+    parts = list(parts)
+    while len(parts) < slots and any(len(config.seeds) > 1 for _, config in parts):
+        largest = max((part for part in parts if len(part[1].seeds) > 1), key=lambda part: len(part[1].members))
+        name, config = largest
+        middle = (len(config.seeds) + 1) // 2
+        halves = [
+            (name, dataclasses.replace(config, seeds=seeds)) for seeds in (config.seeds[:middle], config.seeds[middle:])
+        ]
+        parts[parts.index(largest) : parts.index(largest) + 1] = halves
+    return parts
 
 
 def check_same(out: Path, found: RunConfig, wanted: RunConfig) -> None:
     """Bad input where a folder holds runs of the same names that were trained otherwise."""
 
     def rest(config: RunConfig) -> Any:
-        return {key: value for key, value in to_json(config).items() if key not in ("budgets", "seeds")}
+        return {key: value for key, value in to_json(config).items() if key not in ("settings", "budgets", "seeds")}
 
     differing = [key for key, value in rest(wanted).items() if rest(found)[key] != value]
     require(
@@ -134,21 +164,31 @@ def jobs_begun(out: Path, name: str) -> list[Job]:
     ]
 
 
-def products(config: RunConfig, missing: Mapping[tuple[Budget, int], str]) -> list[RunConfig]:
-    """Configurations that cover exactly the missing runs: budgets that lack the same seeds go together."""
-    budgets: dict[tuple[int, ...], list[Budget]] = {}
-    for budget in config.budgets:
-        seeds = tuple(seed for seed in config.seeds if (budget, seed) in missing)
-        if seeds:
-            budgets.setdefault(seeds, []).append(budget)
-    return [dataclasses.replace(config, budgets=tuple(group), seeds=seeds) for seeds, group in budgets.items()]
+def products(config: RunConfig, missing: Iterable[Member]) -> list[RunConfig]:
+    """Configurations that cover exactly the missing runs: budgets that lack the same seeds go together, and then
+    settings that lack the same budgets and seeds."""
+    lacking = set(missing)
+    parts: dict[tuple[tuple[Budget, ...], tuple[int, ...]], list[dict[str, float]]] = {}
+    for settings in config.settings:
+        budgets: dict[tuple[int, ...], list[Budget]] = {}
+        for budget in config.budgets:
+            own = dataclasses.replace(config, settings=(settings,), budgets=(budget,)).members
+            seeds = tuple(member.seed for member in own if member in lacking)
+            if seeds:
+                budgets.setdefault(seeds, []).append(budget)
+        for seeds, group in budgets.items():
+            parts.setdefault((tuple(group), seeds), []).append(settings)
+    return [
+        dataclasses.replace(config, settings=tuple(sets), budgets=budgets, seeds=seeds)
+        for (budgets, seeds), sets in parts.items()
+    ]
 
 
 # Doing ----------------------------------------------------------------------------------------------------------------
 
 
 def prepare(job: Job, options: Options) -> float:
-    """Create a job's folder if it is new, and compile its programs; seconds that this took.
+    """Create a job's folder if it is new, and compile the programs that train and score it; seconds that this took.
 
     JAX keeps what is compiled here, and training finds it there.
     """
@@ -159,12 +199,19 @@ def prepare(job: Job, options: Options) -> float:
         lowered = []
         for part in {len(group): group for group in population.groups_of(runs, size)}.values():
             keys, budgets = population.keys_of(part), [run.budget for run in part]
-            scale = devices.spread(noise.scales_of(job.config, program, budgets))
+            scale = noise.scales_of(job.config, program, budgets)
             shapes = jax.eval_shape(partial(population.start, program), keys)
-            states = devices.spread_shapes(shapes, scale.value.sharding)
+            across = devices.spread(scale)
+            states = devices.spread_shapes(shapes, across.value.sharding)
             tables = devices.spread(noise.tables_of(job.config, program, budgets, 0.0))
-            lowered.append(population.start.lower(program, keys))
-            lowered.append(population.advance.lower(program, states, tables, scale, jnp.asarray(1)))
+            settings = devices.spread(population.settings_of(program, part))
+            teams = jax.eval_shape(jax.vmap(program.learner.team), shapes.learner)
+            lowered += [
+                population.start.lower(program, keys),
+                population.advance.lower(program, states, tables, across, settings, jnp.asarray(1)),
+                population.scores.lower(program, teams, scale, options.final_episodes),
+                finish.watch.lower(program, teams, scale),
+            ]
     if not (job.folder / "config.json").exists():
         population.create(job.folder, job.config)
     for item in lowered:
@@ -205,7 +252,8 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                     part = (piece.group + piece.step / piece.steps) / piece.groups
                     share = (done + job.work * part) / total
                     seconds = time.monotonic() - began
-                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share)
+                    last = piece.step == piece.steps and piece.group == piece.groups - 1
+                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share, last)
                     if left() <= 0 and piece.step < piece.steps:
                         return
                 done += job.work
@@ -262,12 +310,12 @@ def version(package: str) -> str:
 class Slice:
     """The record of one session of work in slices.json: written as it goes, so that a kill loses seconds of it."""
 
-    def __init__(self, out: Path, command: str):
+    def __init__(self, out: Path, command: str, **facts: Any):
         self.path = out / "slices.json"
         out.mkdir(parents=True, exist_ok=True)
         self.before = store.read_json(self.path) if self.path.exists() else []
         self.began, self.written = time.monotonic(), 0.0
-        self.facts = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **machine()}
+        self.facts = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **machine(), **facts}
 
     def write(self, runs: int, every: float = 0.0) -> None:
         """Note the time so far and how many runs were trained to their end, unless it was noted just now."""

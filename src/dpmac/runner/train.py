@@ -1,6 +1,7 @@
-"""One run as a pure function of its program, a key and the noise scales of its agents."""
+"""One run as a pure function of its program, a key, the noise scales of its agents and its traced settings."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ EVALUATION_SEED = 20_230_813
 
 @dataclass(frozen=True)
 class Program:
-    """What is fixed when a run is compiled; hashable, and the same for all budgets and seeds."""
+    """What is fixed when a run is compiled; hashable, and the same for all budgets, seeds and traced settings."""
 
     task: Task
     method: str
@@ -62,6 +63,11 @@ class Program:
         """Environment steps of a whole run."""
         return self.iterations * self.steps_per_iteration
 
+    @property
+    def settings(self) -> dict[str, float]:
+        """The learner's traced settings where a run has none of its own."""
+        return {name: getattr(self.learner, name) for name in self.learner.traced_settings()}
+
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""
         task = self.task
@@ -98,14 +104,16 @@ def init(program: Program, key: Array) -> RunState:
     return RunState(state, key, jnp.zeros((), jnp.int32))
 
 
-def iterate(program: Program, state: RunState, table: NoiseScale) -> tuple[RunState, dict[str, Array]]:
+def iterate(
+    program: Program, state: RunState, table: NoiseScale, settings: Mapping[str, Array | float]
+) -> tuple[RunState, dict[str, Array]]:
     """One iteration: fresh episodes side by side, and the learner's updates.
 
     The noise scale of each episode is drawn from a table (row, agent), which has one row unless scales are mixed.
     """
     iteration_key, key = jax.random.split(state.key)
-    clock = Clock(state.steps, program.steps)
-    learner, report = program.learner.iterate(state.learner, program.rollout, table, clock, iteration_key)
+    clock, learner = Clock(state.steps, program.steps), program.learner.given(settings)
+    learner, report = learner.iterate(state.learner, program.rollout, table, clock, iteration_key)
     return RunState(learner, key, state.steps + program.steps_per_iteration), report
 
 
@@ -115,18 +123,23 @@ def evaluate(program: Program, team: Team, scale: NoiseScale, episodes: int) -> 
 
 
 def advance(
-    program: Program, state: RunState, table: NoiseScale, scale: NoiseScale, iterations: Array
+    program: Program,
+    state: RunState,
+    table: NoiseScale,
+    scale: NoiseScale,
+    settings: Mapping[str, Array | float],
+    iterations: Array,
 ) -> tuple[RunState, dict[str, Array]]:
     """So many iterations (traced) at noise scales from the table, then an evaluation at that of the budget.
 
     Reports are means over the iterations.
     """
-    _, shapes = jax.eval_shape(lambda s: iterate(program, s, table), state)
+    _, shapes = jax.eval_shape(lambda s: iterate(program, s, table, settings), state)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def step(_: Array, carry: tuple[RunState, Any]) -> tuple[RunState, Any]:
         state, total = carry
-        state, report = iterate(program, state, table)
+        state, report = iterate(program, state, table, settings)
         return state, jax.tree.map(jnp.add, total, report)
 
     state, total = jax.lax.fori_loop(0, iterations, step, (state, zero))

@@ -127,6 +127,11 @@ def read(folder: Path) -> Results:
     runs, slices = {}, []
     for path in sorted(folder.glob(PACKED)):
         packed = unpack(path)
+        for name in runs.keys() & packed.runs.keys():
+            same = runs[name].config == packed.runs[name].config
+            require(
+                same, f"{folder} holds run {name} twice, trained otherwise; keep such results in folders of their own"
+            )
         runs |= packed.runs
         slices += [item for item in packed.slices if item not in slices]
     for path in sorted((folder / "runs").glob("*")) if (folder / "runs").is_dir() else []:

@@ -22,6 +22,7 @@ from dpmac.config import (
     require,
     to_json,
 )
+from dpmac.experiments import Profile, profiled
 from dpmac.privacy import mechanisms
 
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
@@ -46,6 +47,9 @@ class Train:
     delta: float = 1e-4
     unit: Unit = "episode"
     """What a budget covers: one message (the paper's step level) or all messages of an episode."""
+    profile: Profile = "default"
+    """Options of the paper, one update an episode, or of its release, its networks, form of messages, past sampling and
+    starts, wherever they are not set here."""
     accountant: AccountantName = "exact"
     """exact: what is true. paper: the paper's formula at its released settings, with what is true beside it."""
     seeds: int = 1
@@ -93,14 +97,18 @@ class Train:
     """Products of the observation with the aggregated message that enter its actor beside both."""
     entry_layer: bool = False
     """Actors with a layer before the recurrent one."""
+    layers: int = 0
+    """Layers of actors before the recurrent one."""
+    layer_norm: bool = False
+    """Actors that normalise their inputs and what each layer gives."""
     share_parameters: bool = False
     """The same parameters for all agents."""
     episodes: int = 4
     """Fresh episodes an iteration."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced."""
-    evaluation_episodes: int = 32
-    """Greedy episodes in each evaluation."""
+    evaluation_episodes: int = Training.evaluation_episodes
+    """Greedy episodes in each evaluation; at most 32 in environments on the host."""
     most_at_once: int = 0
     """Runs trained side by side; 0: as many as fit in memory."""
     checkpoint_seconds: float = 60.0
@@ -156,6 +164,8 @@ class Train:
                 aware=self.aware,
                 products=self.products,
                 entry_layer=self.entry_layer,
+                layers=self.layers,
+                layer_norm=self.layer_norm,
                 share_parameters=self.share_parameters,
             ),
             training=Training(self.steps, self.episodes, self.evaluations, self.evaluation_episodes),
@@ -197,9 +207,11 @@ def with_settings(argv: Sequence[str]) -> tuple[type[Any], str]:
 def run(argv: Sequence[str]) -> None:
     cls, group = with_settings([] if DESCRIBE in argv else argv)
     options = parse(cls, argv, "dpmac train", EXAMPLE)
-    config = options.config(to_json(getattr(options, group)))
+    settings = getattr(options, group)
+    config = profiled(options.config(to_json(settings)), options.profile, to_json(type(settings)()))
+    from dpmac.analysis.evaluate import closing
     from dpmac.cli import progress
-    from dpmac.results import loggers, summary
+    from dpmac.results import loggers
     from dpmac.runner import population
 
     progress.use_cache()
@@ -208,5 +220,5 @@ def run(argv: Sequence[str]) -> None:
     progress.warn(options.out, program.task)
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
-    found = summary.summary(options.out, program.task.reward_unit)
+    found = closing(options.out)
     emit(found, options.json, lambda: progress.table(found))

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpmac.config import Budget, NetworkConfig, RunConfig, Training
 from dpmac.frontiers import LINES
-from dpmac.runner import population
+from dpmac.runner import population, train
 
 SEEDS = (0, 1)
 TASK = "ccn"
@@ -47,7 +47,7 @@ def summary(out: Path) -> dict[str, Any]:
     rows = []
     for name in configurations():
         loaded = population.load(out / name)
-        scores = population.scores(loaded.program, loaded.teams, loaded.scale, 1024).mean(axis=1)
+        scores = population.scores(loaded.program, loaded.teams, loaded.scale, train.STARTS).mean(axis=1)
         claims = population.statement(loaded.config, loaded.program)["claims"]
         for label in loaded.config.labels:
             mine = [run.label == label for run in loaded.runs]

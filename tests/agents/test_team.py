@@ -143,6 +143,7 @@ def test_the_release_scales_private_messages_to_the_clip_norm_and_leaves_free_on
 
 def test_the_release_bounds_the_deviation_and_merges_what_messages_attend_to():
     team = team_of(options=RELEASE)
+    assert not team.members.protocol.deployable
     member = jax.tree.map(lambda leaf: 50 * leaf[0], team.members.protocol)
     assert isinstance(member, Dpmac)
     seen = jax.random.normal(jax.random.key(0), (64, TASK.observation_size))

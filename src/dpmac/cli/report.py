@@ -52,6 +52,9 @@ def run(argv: Sequence[str]) -> None:
         "page": str(options.out),
         "runs": len(results.runs),
         "verdicts": claims.counts(found),
+        "readings": {
+            name: {"verdicts": count, "moved": moved} for name, (count, moved) in claims.sensitivity(results).items()
+        },
         "claims": [claim_data(judgement) for judgement in found],
         "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
     }
@@ -72,7 +75,8 @@ def claim_data(judgement: Any) -> dict[str, Any]:
                 "low": finding.effect.low,
                 "high": finding.effect.high,
                 "seeds": finding.seeds,
-                "verdict_by_last_tenth": finding.last_tenth,
+                "sign": finding.sign,
+                "unit": finding.unit,
             }
             for finding in judgement.findings
         ],
@@ -82,8 +86,12 @@ def claim_data(judgement: Any) -> dict[str, Any]:
 def text(summary: dict[str, Any]) -> str:
     """The summary for people."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
-    lines = [f"{item['verdict']:>12}  {item['sentence']}" for item in summary["claims"]]
+    lines = [f"{item['verdict']:>18}  {item['sentence']}" for item in summary["claims"]]
     for task, found in summary["order"].items():
         lines += ["", f"{task}: {found['same']} of {found['pairs']} pairs in the same order; otherwise:"]
         lines += [f"  {first} above {second}" for first, second in found["otherwise"]] or ["  none"]
+    lines.append("")
+    for name, reading in summary["readings"].items():
+        known = ", ".join(f"{count} {verdict}" for verdict, count in reading["verdicts"].items() if count)
+        lines.append(f"{name}: {known}; {len(reading['moved'])} moved")
     return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs; see {summary['page']}"])

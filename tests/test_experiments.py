@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import jax
 import pytest
 
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
-from dpmac.config import BadInput, Member
+from dpmac.config import BadInput, Member, NetworkConfig, RunConfig, to_json
 from dpmac.experiments import ABLATIONS, BUDGETS, FIGURES, METHODS, NAMES, SCALES, VARIANTS, Cell
+from dpmac.learner.base import Rollout
 from dpmac.learner.maddpg import Maddpg
 from dpmac.runner.train import Program
 
@@ -92,8 +94,73 @@ def test_runs_are_rounded_up_to_whole_iterations(episodes):
 def test_often_is_one_update_an_episode_at_any_number_of_episodes():
     for episodes in (4, 16):
         scale = replace(PAPER, training=replace(PAPER.training, episodes=episodes))
-        program = Program.of(experiments.configuration([Cell("ccn", "dpmac", "free", "often")], scale))
+        program = Program.of(experiments.configuration([Cell("ccn", "dpmac", "free", "paper")], scale))
         assert program.learner.updates(program.rollout) == episodes
+
+
+def slice_of(profile, figures):
+    names = experiments.targets(figures)
+    return experiments.populations(names, PAPER, PAPER.tasks, profile=profile)
+
+
+def test_runs_of_a_profile_have_names_of_their_own():
+    plain, often = (slice_of(profile, ["all"]) for profile in ("default", "paper"))
+    assert len(all_names(often)) == 270
+    assert not set(all_names(plain)) & set(all_names(often))
+    assert {Program.of(config).learner.updates(Rollout(tasks.make("ccn"), 4)) for config in often.values()} == {4}
+
+
+def test_the_release_profile_is_the_release_of_the_paper():
+    """Its configuration files and scripts: two layers, layer norms, recurrent critics, σ̃ by a tanh, messages scaled to
+    C, one past observation, landmarks on 0.8·[-1, 1]², and on PP γ = 0.95 and 64 hidden numbers of the protocol."""
+    found = slice_of("release", ["nonprivate", "step-0.1", "step-1.0", "episode-1.0"])
+    assert {config.budgets for name, config in found.items() if "silent" not in name} == {
+        tuple(BUDGETS[name] for name in ("free", "step-0.1", "step-1", "episode-1"))
+    }
+    assert len(found) == 12
+    for config in found.values():
+        program = Program.of(config)
+        learner, networks = program.learner, config.networks
+        assert isinstance(learner, Maddpg)
+        assert (networks.layers, networks.layer_norm, learner.critic_layers, learner.critic_norm) == (2, True, 2, True)
+        assert learner.recurrent_critic is (config.method != "i2c")
+        assert learner.updates(program.rollout) == program.training.episodes
+        assert (learner.discount, networks.message_hidden) == ((0.95, 64) if config.task == "pp" else (0.99, 32))
+        assert config.task_options == ({"landmark_range": 0.8} if config.task == "cn" else {})
+        team = jax.eval_shape(program.team, jax.random.key(0))
+        if config.method == "dpmac":
+            sender = team.members.protocol
+            assert (sender.bounded, sender.rescales) == (True, True)
+            assert sender.past == program.task.observation_size
+            assert sender.aggregated_size == 8
+        if config.method == "i2c":
+            assert team.members.protocol.percentile == {"cn": 60, "ccn": 80, "pp": 40}[config.task]
+
+
+def test_what_is_asked_for_by_itself_comes_before_the_profile():
+    defaults = to_json(Maddpg())
+    asked = RunConfig(
+        "pp",
+        task_options={"horizon": 3},
+        learner_options=defaults | {"discount": 0.5},
+        networks=NetworkConfig(layers=1),
+    )
+    found = experiments.profiled(asked, "release", defaults)
+    assert found.learner_options["discount"] == 0.5
+    assert found.learner_options["recurrent_critic"] is True
+    assert (found.networks.layers, found.networks.layer_norm, found.networks.message_hidden) == (1, True, 64)
+    assert found.task_options == {"horizon": 3}
+    assert experiments.profiled(asked, "default", defaults) == asked
+
+
+@pytest.mark.parametrize(("method", "size"), [("tarmac", 8), ("i2c", 8)])
+def test_receivers_with_equally_wide_noise(method, size):
+    def width(variant):
+        program = Program.of(experiments.configuration([Cell("cn", method, "step-1", variant)], PAPER))
+        return jax.eval_shape(program.team, jax.random.key(0)).hearing.size
+
+    assert width("equal") == size
+    assert width("") == {"tarmac": 4, "i2c": 32}[method]
 
 
 def test_a_fraction_of_an_update_is_bad_input():

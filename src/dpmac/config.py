@@ -218,6 +218,10 @@ class NetworkConfig:
     """Products of the observation with the aggregated message that enter its actor beside both; 0: none."""
     entry_layer: bool = False
     """Whether actors have a layer before the recurrent one."""
+    layers: int = 0
+    """Layers of actors before the recurrent one; `entry_layer` is the same as 1."""
+    layer_norm: bool = False
+    """Whether actors normalise their inputs, and what the recurrent layer and each layer before it give."""
     share_parameters: bool = False
     """Whether all agents have the same parameters."""
 
@@ -225,6 +229,7 @@ class NetworkConfig:
         for name in ("hidden", "message_hidden", "message_size"):
             value = getattr(self, name)
             require(whole(value, 1, 4096), f"{name} must be a whole number from 1 to 4096, not {value}")
+        require(whole(self.layers, 0, 16), f"layers must be a whole number from 0 to 16, not {self.layers}")
         require(whole(self.products, 0, 4096), f"products must be a whole number from 0 to 4096, not {self.products}")
 
 
@@ -238,8 +243,8 @@ class Training:
     """Fresh episodes collected side by side in one iteration."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced; also the granularity of progress, checkpoints and annealed budgets."""
-    evaluation_episodes: int = 32
-    """Greedy episodes in each evaluation, on the same starts every time."""
+    evaluation_episodes: int = 512
+    """Greedy episodes in each evaluation, on common starts that take turns; at most 32 in environments on the host."""
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
@@ -390,6 +395,11 @@ def run_config(data: Any) -> RunConfig:
     return from_json(RunConfig, upgraded(data) if isinstance(data, dict) and "learning" in data else data)
 
 
+FORMER_TASKS = {"pp": {"fence": "replaces"}}
+FORMER_METHODS = {"i2c": {"form": "early"}}
+"""Options that name what version 0.1 did without being asked, where defaults have changed since."""
+
+
 def upgraded(data: dict[str, Any]) -> dict[str, Any]:
     """A configuration of version 0.1, which had one learner, as this version writes it."""
     data = dict(data)
@@ -400,6 +410,8 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
         settings["tau"] = settings.pop("target_rate")
         settings["updates_per_episode"] = settings.pop("updates") / training["episodes"]
         settings["bootstrap_horizon"] = not settings.pop("terminal_horizon")
+        data["task_options"] = FORMER_TASKS.get(data["task"], {}) | data["task_options"]
+        data["method_options"] = FORMER_METHODS.get(data["method"], {}) | data["method_options"]
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise BadInput(f"a configuration of version 0.1 cannot be read: {error!r}") from None
     return data | {"learner": "maddpg", "learner_options": settings, "networks": networks, "training": training}

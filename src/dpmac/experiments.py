@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from dpmac.config import Budget, Channel, Member, NetworkConfig, Place, RunConfig, Training, Unit, require
 
 ScaleName = Literal["smoke", "quick", "paper"]
+Profile = Literal["default", "paper", "release"]
 
 TASKS = {
     "cn": "cooperative navigation",
@@ -113,14 +114,66 @@ FIGURES: dict[str, Figure] = {
     ),
 }
 
+EACH_EPISODE = {"updates_per_episode": 1.0}
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     "deterministic": {"method_options": {"deterministic": True}},
     "feedforward": {"networks": {"recurrent_actor": False}},
-    "often": {"learner_options": {"updates_per_episode": 1.0}},
     "narrow": {"task_options": {"view_radius": 0.5}},
+    "early": {"method_options": {"form": "early"}},
+    "equal": {
+        "tarmac": {"networks": {"message_size": 16}, "method_options": {"signature": 8}},
+        "i2c": {"method_options": {"listener": 8}},
+    },
+    "paper": {"learner_options": EACH_EPISODE},
+    "release": {
+        "networks": {"layers": 2, "layer_norm": True},
+        "learner_options": {**EACH_EPISODE, "recurrent_critic": True, "critic_layers": 2, "critic_norm": True},
+        "dpmac": {"method_options": {"bounded": True, "past": True, "rescale": True, "merge": True}},
+        "i2c": {"learner_options": {"recurrent_critic": False}},
+        "cn": {"task_options": {"landmark_range": 0.8}},
+        "pp": {"networks": {"message_hidden": 64}, "learner_options": {"discount": 0.95}},
+    },
 }
-"""What a variant changes in a configuration."""
+"""What a variant changes in a configuration; what it changes in those of one method or task stands under its name.
+
+early: I2C as version 0.1 had it. equal: noise at receivers as wide as DPMAC's message, 8 numbers, where TarMAC has 4
+and I2C 32. paper: the paper's one update an episode. release: networks, form of messages, past sampling, starts and
+settings of the paper's release, but for its faults; I2C's critics have no hidden state, for it needs values of single
+actions.
+"""
+
+PERCENTILES = {"cn": 60.0, "pp": 40.0}
+"""I2C's authors' own, where they differ from its default."""
+
+PARTS = ("task_options", "method_options", "learner_options", "networks")
+
+
+def changes(variant: str, task: str, method: str) -> dict[str, dict[str, Any]]:
+    """What a variant changes, part by part, for a task and a method."""
+    given = VARIANTS[variant]
+    layers = [given, given.get(method, {}), given.get(task, {})]
+    if method == "i2c" and task in PERCENTILES:
+        layers.insert(0, {"method_options": {"percentile": PERCENTILES[task]}})
+    return {part: {key: value for layer in layers for key, value in layer.get(part, {}).items()} for part in PARTS}
+
+
+def profiled(config: RunConfig, profile: Profile, defaults: Mapping[str, Any]) -> RunConfig:
+    """A configuration with everything of a profile that it does not set itself; learners' settings that equal these
+    defaults are not set."""
+    change = changes("" if profile == "default" else profile, config.task, config.method)
+    plain = NetworkConfig()
+    networks = {key: v for key, v in change["networks"].items() if getattr(config.networks, key) == getattr(plain, key)}
+    set_by_hand = {key: v for key, v in config.learner_options.items() if v != defaults.get(key)}
+    return dataclasses.replace(
+        config,
+        task_options=change["task_options"] | config.task_options,
+        method_options=change["method_options"] | config.method_options,
+        learner_options=config.learner_options | change["learner_options"] | set_by_hand,
+        networks=dataclasses.replace(config.networks, **networks),
+    )
+
 
 PAPER_BUDGETS = tuple(name for name in BUDGETS if not name.startswith("exact"))
 EXACT_BUDGETS = tuple(name for name in BUDGETS if name.startswith("exact"))
@@ -138,13 +191,27 @@ ABLATIONS: dict[str, tuple[Cell, ...]] = {
     ),
     "exact": cells("ccn", "dpmac", EXACT_BUDGETS),
     "often": (
-        *cells("ccn", "dpmac", ("free", "step-1", "step-0.1", "episode-1"), "often"),
-        Cell("ccn", "silent", "free", "often"),
+        *cells("ccn", "dpmac", ("free", "step-1", "step-0.1", "episode-1"), "paper"),
+        Cell("ccn", "silent", "free", "paper"),
     ),
     "narrow": tuple(Cell("cn", method, "free", "narrow") for method in ("dpmac", "silent")),
+    "early": (Cell("ccn", "i2c", "free", "early"),),
+    "stringent": tuple(
+        cell
+        for task in TASKS
+        for method in ("tarmac", "i2c")
+        for cell in cells(task, method, ("step-0.01", "episode-0.01"))
+    ),
+    "equal": tuple(
+        cell
+        for task in TASKS
+        for method in ("tarmac", "i2c")
+        for cell in cells(task, method, ("free", "step-1", "step-0.1", "episode-1", "episode-0.1"), "equal")
+    ),
 }
 """What the paper did not ask: a sender without spread; actors without memory; noise that keeps its promise; one update
-an episode instead of one in four; and cooperative navigation where agents see no further than 0.5."""
+an episode instead of one in four; cooperative navigation where agents see no further than 0.5; I2C as version 0.1 had
+it; TarMAC and I2C at ε = 0.01, of which the paper speaks without a figure; and receivers with equally wide noise."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +252,7 @@ SCALES: dict[ScaleName, Scale] = {
             "logit_penalty": 0.01,
             "explore_steps": 80_000,
         },
-        1024,
+        4096,
         {"cn": 20_000},
     ),
     "paper": Scale(("ccn", "cn", "pp"), 5, NetworkConfig(), Training(), {}, 4096),
@@ -199,26 +266,26 @@ def configuration(population: Sequence[Cell], scale: Scale) -> RunConfig:
     """The configuration of cells that share a compiled program."""
     first = population[0]
     require(all(cell.population == first.population for cell in population), "cells of one population share a program")
-    change = VARIANTS[first.variant]
+    change = changes(first.variant, first.task, first.method)
     return RunConfig(
         task=first.task,
         method=first.method,
-        task_options=change.get("task_options", {}),
-        method_options=change.get("method_options", {}),
-        learner_options={**scale.learner_options, **change.get("learner_options", {})},
+        task_options=change["task_options"],
+        method_options=change["method_options"],
+        learner_options={**scale.learner_options, **change["learner_options"]},
         channel=Channel(place=METHODS[first.method][1]),
         budgets=tuple(BUDGETS[cell.budget] for cell in population),
         seeds=tuple(range(scale.seeds)),
-        networks=dataclasses.replace(scale.networks, **change.get("networks", {})),
+        networks=dataclasses.replace(scale.networks, **change["networks"]),
         training=dataclasses.replace(scale.training, steps=scale.steps.get(first.task, scale.training.steps)),
     )
 
 
-def cells_of(target: str, tasks: Sequence[str]) -> list[Cell]:
-    """The cells behind a figure or an ablation, on these tasks."""
+def cells_of(target: str, tasks: Sequence[str], variant: str = "") -> list[Cell]:
+    """The cells behind a figure, all of one variant, or behind an ablation, on these tasks."""
     if target in ABLATIONS:
         return [cell for cell in ABLATIONS[target] if cell.task in tasks]
-    return [Cell(task, method, budget) for task in tasks for method, budget in FIGURES[target].series]
+    return [Cell(task, method, budget, variant) for task in tasks for method, budget in FIGURES[target].series]
 
 
 def targets(names: Sequence[str], with_ablations: bool = False) -> list[str]:
@@ -236,11 +303,12 @@ def populations(
     scale: Scale,
     tasks: Sequence[str],
     methods: Sequence[str] = tuple(METHODS),
+    profile: Profile = "default",
 ) -> dict[str, RunConfig]:
     """Everything that these figures and ablations need, each run once, by the name of its population."""
     found: dict[str, list[Cell]] = {}
     for target in wanted:
-        for cell in cells_of(target, tasks):
+        for cell in cells_of(target, tasks, "" if profile == "default" else profile):
             if cell.method in methods and cell not in found.setdefault(cell.population, []):
                 found[cell.population].append(cell)
     return {name: configuration(members, scale) for name, members in found.items() if members}

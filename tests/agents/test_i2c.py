@@ -11,6 +11,7 @@ from dpmac.agents import i2c
 from dpmac.agents.mechanisms import noise_scale
 from dpmac.agents.team import TaskShape, make_team
 from dpmac.config import BadInput, Channel, NetworkConfig, RunConfig, Training
+from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import rollout
 from dpmac.runner import population
 
@@ -97,26 +98,85 @@ def test_replies_are_encoded_in_the_order_of_asking():
 # Whom to ask ----------------------------------------------------------------------------------------------------------
 
 
-def effect_of(scores, taken):
-    """KL(P(a_i | a_j) ‖ P(a_i)) for one table (own, other's), by sums over the joint distribution."""
-    joint = np.exp(scores) / np.exp(scores).sum()
-    with_knowledge, without = joint[:, taken] / joint[:, taken].sum(), joint.sum(axis=1)
-    return sum(p * np.log(p / q) for p, q in zip(with_knowledge, without, strict=True))
+def kl(p, q):
+    return sum(a * np.log(a / b) for a, b in zip(p, q, strict=True))
 
 
-def test_the_causal_effect_equals_its_definition():
+def test_an_effect_is_the_divergence_of_what_is_known_alone_from_what_the_other_s_action_says():
+    """By sums over the joint distribution: KL(P(a_i) ‖ P(a_i | a_j)), and the other way round in the early form."""
     scores, taken = np.random.default_rng(0).normal(size=(4, 3, 5)) * 2, np.array([0, 4, 2, 1])
-    informed, effect = i2c.causal_effect(jnp.asarray(scores), jnp.asarray(taken))
+    informed, alone = i2c.implied(jnp.asarray(scores), jnp.asarray(taken))
     for row in range(4):
-        np.testing.assert_allclose(np.exp(informed[row]), softmax(scores[row][:, taken[row]]), atol=1e-5)
-        np.testing.assert_allclose(effect[row], effect_of(scores[row], taken[row]), atol=1e-5)
+        joint = np.exp(scores[row]) / np.exp(scores[row]).sum()
+        knowing, without = joint[:, taken[row]] / joint[:, taken[row]].sum(), joint.sum(axis=1)
+        np.testing.assert_allclose(np.exp(informed[row]), knowing, atol=1e-5)
+        np.testing.assert_allclose(i2c.divergence(alone, informed)[row], kl(without, knowing), atol=1e-5)
+        np.testing.assert_allclose(i2c.divergence(informed, alone)[row], kl(knowing, without), atol=1e-5)
 
 
 def test_an_action_that_adds_to_the_value_by_itself_has_no_effect():
-    """Where agents need each other's knowledge but not each other's actions, I2C sees no reason to ask."""
     own, other = jnp.arange(3.0)[:, None], jnp.array([5.0, -1.0, 0.3])
-    assert i2c.causal_effect(own + other, jnp.array(1))[1] == pytest.approx(0.0, abs=1e-6)
-    assert i2c.causal_effect(own * other, jnp.array(1))[1] > 0.1
+    alike, differing = i2c.implied(own + other, jnp.array(1)), i2c.implied(own * other, jnp.array(1))
+    assert i2c.divergence(*alike) == pytest.approx(0.0, abs=1e-6)
+    assert i2c.divergence(*differing) > 0.1
+
+
+def test_the_prior_learns_from_half_large_and_half_small_effects():
+    """Worked out by hand: of five effects the 80th percentile is 0.42, so that the last alone is above it; its entropy
+    weighs as much as that of the four others together. In the early form it weighs a fifth."""
+    belief = jnp.array([[1.0, 0.0, -1.0, 2.0, 0.5], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    effect = jnp.array([[0.1, 0.2, 0.3, 0.4, 0.5], [5.0, 1.0, 2.0, 3.0, 4.0]])
+    small = [np.log(1 + np.e), np.log(2), np.log(1 + 1 / np.e), np.log(1 + np.e**2)]
+    large = np.log(1 + np.exp(-0.5))
+    found = i2c.prior_loss(belief, effect, 80.0, "authors")
+    assert found[0] == pytest.approx((large + sum(small) / 4) / 2, rel=1e-5)
+    assert found[0] == pytest.approx(0.7929, abs=1e-4)
+    assert found[1] == pytest.approx(np.log(2), rel=1e-5)
+    # 3.2 is the 80th percentile of all ten: nothing of the first agent is above it.
+    early = i2c.prior_loss(belief, effect, 80.0, "early")
+    assert early[0] == pytest.approx((sum(small) + np.log(1 + np.exp(0.5))) / 5, rel=1e-5)
+
+
+def test_labels_that_say_nothing_leave_the_prior_at_even_odds():
+    """With raw classes a prior that sees nothing ends at odds of 1 to 4, below the threshold of asking: silence."""
+    effect = jnp.asarray(np.random.default_rng(0).permutation(100)[None], jnp.float32)
+
+    def slope(form):
+        return float(jax.grad(lambda b: i2c.prior_loss(jnp.full((1, 100), b), effect, 80.0, form)[0])(0.0))
+
+    assert slope("authors") == pytest.approx(0.0, abs=1e-6)
+    assert slope("early") == pytest.approx(0.3, abs=1e-6)  # (80 - 20) / 100 / 2, downwards
+
+
+def test_policies_are_drawn_to_centred_values_over_their_maximum_with_an_inverse_temperature_of_eight():
+    values = np.array([3.0, 1.0, 2.0])  # centred 1, -1, 0; the maximum is 1
+    expected = softmax(np.array([8.0, -8.0, 0.0]))
+    for scale, shift in ((1.0, 0.0), (100.0, -7.0)):
+        np.testing.assert_allclose(np.exp(i2c.sharpened(jnp.asarray(scale * values + shift))), expected, rtol=1e-4)
+
+
+def auxiliary(form, weight):
+    """The loss of a team of two and its logits' gradient, in a world where only equal actions are worth something."""
+    team = team_of(2, form=form, weight=weight)
+    observations = jax.random.normal(jax.random.key(0), (HORIZON + 1, 2, EPISODES, OBSERVATION))
+    actions = jax.random.randint(jax.random.key(1), (HORIZON, 2, EPISODES), 0, ACTIONS)
+    episode = Episode(observations, actions, jnp.zeros(0), jnp.zeros(0), team.free)
+    logits = jax.random.normal(jax.random.key(2), (HORIZON, 2, EPISODES, ACTIONS))
+
+    def values(o, a):
+        return jnp.moveaxis(jnp.sum(a[:, :, 0] * a[:, :, 1], axis=-1), 0, 1)
+
+    return jax.value_and_grad(lambda x: i2c.I2C.auxiliary(team.members, episode, x, values, jax.random.key(3))[0])(
+        logits
+    )
+
+
+@pytest.mark.parametrize("form", ["authors", "early"])
+def test_the_weight_is_that_of_the_policies_divergence(form):
+    (nothing, still), (some, moved) = auxiliary(form, 0.0), auxiliary(form, 0.5)
+    assert not still.any()
+    assert moved.any()
+    assert float(some) > float(nothing)
 
 
 def test_pair_values_change_the_two_actions_and_leave_the_others():
@@ -169,7 +229,9 @@ def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name(critic):
         population.check(run_of("ccn", learner_options=critic))
 
 
-@pytest.mark.parametrize("options", [{"percentile": 101}, {"temperature": 0}, {"weight": -1}, {"loudness": 1}])
+@pytest.mark.parametrize(
+    "options", [{"percentile": 101}, {"temperature": 0}, {"weight": -1}, {"form": "x"}, {"loudness": 1}]
+)
 def test_options_that_do_not_fit_are_refused(options):
     with pytest.raises(BadInput, match="method i2c"):
         team_of(2, **options)

@@ -46,7 +46,7 @@ def test_recurrent_unit_follows_its_equations():
 
 
 @pytest.mark.parametrize("recurrent", [True, False])
-@pytest.mark.parametrize("more", [{}, {"products": 5}, {"products": 5, "entry": True}])
+@pytest.mark.parametrize("more", [{}, {"products": 5}, {"products": 5, "layers": 1}, {"layers": 2, "normalised": True}])
 def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent, more):
     actor = fill(jax.random.key(2), Actor(2, 2, WIDTH, 3, recurrent, **more))
     inputs = jax.random.normal(jax.random.key(3), (TIME, EPISODES, 4))
@@ -58,14 +58,40 @@ def test_actor_gives_the_same_logits_step_by_step_and_all_at_once(recurrent, mor
     np.testing.assert_allclose(actor.unroll(seen, aggregated), np.stack(logits), rtol=1e-4, atol=1e-6)
 
 
+def normalised(x):
+    return (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+
+
+def test_normalised_networks_follow_the_release():
+    """Inputs, two rectified layers and the recurrent one, each normalised; then the head. Written out in NumPy."""
+    actor = fill(jax.random.key(7), Actor(2, 2, WIDTH, 3, True, layers=2, normalised=True))
+    critic = fill(jax.random.key(7), Critic(4, WIDTH, True, layers=2, normalised=True))
+    seen, state = np.float32([0.3, -2.0, 5.0, 1.0]), np.zeros(WIDTH, np.float32)
+
+    def body(first, others, cell):
+        x = normalised(seen)
+        for layer in (first, *others):
+            x = normalised(np.maximum(x @ layer.weight + layer.bias, 0))
+        return normalised(np.asarray(cell(jnp.asarray(x), jnp.asarray(state))))
+
+    logits, _ = actor(seen[:2], seen[2:], state)
+    assert actor.entry is not None
+    expected = body(actor.entry, actor.further, actor.cell) @ actor.head.weight + actor.head.bias
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+    value = critic(seen[None, None], seen[None, None])[0, 0]
+    expected = body(critic.joint, critic.further, critic.hidden) @ critic.value.weight + critic.value.bias
+    np.testing.assert_allclose(value, expected[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [{}, {"layers": 2, "normalised": True}])
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_only_a_recurrent_critic_remembers_and_what_it_remembers_is_the_recorded_past(recurrent):
-    critic = fill(jax.random.key(4), Critic(7, WIDTH, recurrent))
+def test_only_a_recurrent_critic_remembers_and_what_it_remembers_is_the_recorded_past(recurrent, more):
+    critic = fill(jax.random.key(4), Critic(7, WIDTH, recurrent, **more))
     asked, recorded = jax.random.normal(jax.random.key(5), (2, TIME, 2, 7))
     values = critic(asked, recorded)
-    present = np.any(np.asarray(critic(asked.at[2].add(1.0), recorded) != values), axis=1)
+    present = np.any(np.asarray(critic(asked.at[2].add(jnp.arange(7.0)), recorded) != values), axis=1)
     np.testing.assert_array_equal(np.flatnonzero(present), [2])
-    past = np.any(np.asarray(critic(asked, recorded.at[2].add(1.0)) != values), axis=1)
+    past = np.any(np.asarray(critic(asked, recorded.at[2].add(jnp.arange(7.0))) != values), axis=1)
     np.testing.assert_array_equal(np.flatnonzero(past), [3, 4, 5] if recurrent else [])
 
 

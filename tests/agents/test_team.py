@@ -34,9 +34,9 @@ EVERY_STEP = Channel()
 
 
 @cache
-def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=0):
+def team_of(channel=EVERY_STEP, method="dpmac", networks=SMALL, task=TASK, seed=0, options=()):
     shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
-    return make_team(jax.random.key(seed), shape, method, {}, channel, networks)
+    return make_team(jax.random.key(seed), shape, method, dict(options), channel, networks)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -88,6 +88,9 @@ CHANNELS = {
 }
 
 
+RELEASE = (("bounded", True), ("past", True), ("rescale", True), ("merge", True))
+"""DPMAC as in the paper's release."""
+
 CASES = [("dpmac", name) for name in CHANNELS] + [
     (SEQUENTIAL, name) for name in ("every step", "a copy for each, every third step", "past transitions")
 ]
@@ -100,6 +103,62 @@ def test_rollout_and_training_give_the_same_logits(method, name):
     trace, draws = record(team, scale)
     logits = replayed(team, trace.episode, draws, scale)[:, :-1]
     np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("period", [1, 3])
+def test_rollout_and_training_give_the_same_logits_in_the_form_of_the_release(period):
+    channel = Channel(period=period)
+    networks = NetworkConfig(8, 6, 4, layers=2, layer_norm=True)
+    team, scale = team_of(channel, networks=networks, options=RELEASE), noise_scale(channel, (0.3, 0.0, 0.6))
+    trace, draws = record(team, scale)
+    logits = replayed(team, trace.episode, draws, scale)[:, :-1]
+    np.testing.assert_allclose(logits, trace.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_private_message_of_the_release_is_made_from_one_past_observation_and_the_current_action():
+    team = team_of(options=(("past", True), ("deterministic", True)))
+    scale = noise_scale(EVERY_STEP, (0.3, 0.0, 0.6))
+    trace, draws = record(team, scale)
+    chosen = np.asarray(draws.subset)  # (episode, use, agent, time)
+    assert np.all(np.sum(chosen == 1, axis=-1) == 1)
+    steps = np.argmax(chosen, axis=-1)
+    assert np.all(steps <= np.arange(TASK.horizon)[:, None])
+    many = np.argmax(team.draw(jax.random.key(5), 2000).subset[:, 3, 0], axis=-1)
+    np.testing.assert_allclose(np.bincount(many, minlength=4) / 2000, 0.25, atol=0.04)  # uniform over the four so far
+    for t, agent in np.ndindex(TASK.horizon, TASK.agents):
+        member = jax.tree.map(lambda leaf, i=agent: leaf[i], team.members.protocol)
+        step = steps[0, t, agent] if agent != 1 else t  # agent 1 is free, and sends what it observes
+        action = jax.nn.one_hot(trace.episode.actions[0, t, agent], TASK.actions)
+        made = member.send(trace.episode.observations[0, step, agent], action, jnp.zeros(0), jnp.zeros(4))
+        np.testing.assert_allclose(trace.raw[0, t, agent], made, rtol=1e-4, atol=1e-5)
+
+
+def test_the_release_scales_private_messages_to_the_clip_norm_and_leaves_free_ones():
+    team = team_of(options=(("rescale", True),))
+    trace, _ = record(team, noise_scale(EVERY_STEP, (0.3, 0.0, 0.6)))
+    norms = np.linalg.norm(trace.raw, axis=-1)
+    np.testing.assert_allclose(norms[..., [0, 2]], EVERY_STEP.clip_norm, rtol=1e-4)
+    assert norms[..., 1].std() > 1e-3
+
+
+def test_the_release_bounds_the_deviation_and_merges_what_messages_attend_to():
+    team = team_of(options=RELEASE)
+    assert not team.members.protocol.deployable
+    member = jax.tree.map(lambda leaf: 50 * leaf[0], team.members.protocol)
+    assert isinstance(member, Dpmac)
+    seen = jax.random.normal(jax.random.key(0), (64, TASK.observation_size))
+    spread = jax.vmap(lambda o: member.distribution(o, jnp.zeros(TASK.actions))[1])(seen)
+    assert float(spread.min()) == pytest.approx(1 / np.e, rel=1e-3)
+    assert float(spread.max()) == pytest.approx(np.e, rel=1e-3)
+    member = jax.tree.map(lambda leaf: np.asarray(leaf[0]), team.members.protocol)
+    inbox = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    query, key, value = (inbox @ layer.weight + layer.bias for layer in (member.query, member.key, member.value))
+    scores = np.exp(query @ key.T / np.sqrt(value.shape[1]))
+    attended = scores / scores.sum(axis=1, keepdims=True) @ value
+    expected = attended.reshape(-1) @ member.merge.weight + member.merge.bias
+    found = member.receive(jnp.asarray(inbox), jnp.ones(2, bool), seen[0], jnp.zeros(0))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert found.shape == (4,)  # as many numbers as a message has
 
 
 @pytest.mark.parametrize("name", ["every third step", "response for each"])

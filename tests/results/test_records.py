@@ -1,6 +1,7 @@
 """Finished runs survive the way into one file and back."""
 
 import gzip
+from dataclasses import replace
 
 import made
 import numpy as np
@@ -46,6 +47,17 @@ def test_infinite_values_survive(results, tmp_path):
     endless = run._replace(metrics={**run.metrics, "signal_to_noise": np.array([np.inf] * len(run.steps))})
     records.pack(Results({name: endless}, []), tmp_path / "some.json.gz")
     assert np.all(np.isinf(records.read(tmp_path).runs[name].metrics["signal_to_noise"]))
+
+
+def test_a_run_that_was_trained_in_two_ways_is_not_chosen_in_silence(results, tmp_path):
+    for path in ("a.json.gz", "b.json.gz"):
+        records.pack(results, tmp_path / path)
+    assert records.read(tmp_path).runs.keys() == results.runs.keys()
+    name, run = next(iter(results.runs.items()))
+    other = run._replace(config=replace(run.config, task_options={"view_radius": 0.5}))
+    records.pack(Results({name: other}, []), tmp_path / "b.json.gz")
+    with pytest.raises(BadInput, match=f"{name} twice"):
+        records.read(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,25 @@ def test_population_member_equals_its_single_run_after_ten_updates(trained, tmp_
         np.testing.assert_allclose(many[3], one[0], atol=1e-5)
 
 
+def test_points_of_a_curve_take_turns_through_the_starts_that_finished_teams_are_scored_on(trained, monkeypatch):
+    monkeypatch.setattr(single, "STARTS", 10)
+    team, scale = trained.one(0)
+    whole = np.asarray(single.evaluate(trained.program, team, scale, 10).observations)
+    assert trained.program.evaluations == 5
+    for step, places in ((40, [0, 1, 2, 3]), (80, [4, 5, 6, 7]), (120, [8, 9, 0, 1])):
+        seen = single.glance(trained.program, team, scale, jnp.asarray(step)).observations
+        np.testing.assert_array_equal(seen, whole[places])
+
+
+def test_an_evaluation_after_each_fifth_of_the_run_has_an_index_of_its_own():
+    """Evaluations lie on whole iterations, not always evenly; each takes its own turn all the same."""
+    config = dataclasses.replace(CONFIG, training=dataclasses.replace(CONFIG.training, steps=1340, evaluations=9))
+    program = single.Program.of(config)
+    points = np.array(population.evaluations_of(program)) * program.steps_per_iteration
+    index = np.round(points / program.steps * program.evaluations).astype(int) - 1
+    np.testing.assert_array_equal(index, np.arange(9))
+
+
 def test_seeds_and_budgets_differ(trained):
     first, second, third, _ = (np.concatenate([leaf[run].ravel() for leaf in leaves(trained)]) for run in range(4))
     assert np.mean(first != second) > 0.9

@@ -102,6 +102,10 @@ def test_result_as_json_says_returns_and_what_the_claim_is_worth(finished, capsy
     assert told["reward_unit"] == "team: share of right answers"
     assert [entry["epsilon"] for entry in told["budgets"]] == ["1", "2:inf"]
     assert all(len(entry["returns"]) == 2 for entry in told["budgets"])
+    assert told["episodes"] == 40  # it was trained on no more; a long run is scored on 4,096
+    for entry in told["budgets"]:
+        low, high = entry["return_ci95"]
+        assert low <= min(entry["returns"]) <= entry["return_mean"] <= max(entry["returns"]) <= high
     assert told["budgets"][0]["exact_epsilon_episode"] == pytest.approx(1.0, rel=1e-4)
     assert told["budgets"][1]["exact_epsilon_episode"] == "inf"
 

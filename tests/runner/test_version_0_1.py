@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpmac import cli, experiments
-from dpmac.config import dumps, run_config
+from dpmac.config import BadInput, dumps, run_config
 from dpmac.experiments import SCALES
 from dpmac.results import records, store
 from dpmac.runner import population, schedule
@@ -79,8 +79,25 @@ def test_the_mark_of_a_configuration_is_that_of_its_own_text(run):
     assert store.mark(run) == json.loads((run / "checkpoints/group-0.json").read_text())["config"]
 
 
+def plan(tasks, methods):
+    training = dataclasses.replace(SCALES["paper"].training, episodes=16, evaluation_episodes=32)
+    scale = dataclasses.replace(SCALES["paper"], training=training)
+    wanted = experiments.populations(experiments.targets(["all"]), scale, tasks, methods)
+    return schedule.plan(DATA.parents[1] / "results", wanted)
+
+
 def test_nothing_that_version_0_1_has_trained_is_trained_again():
-    scale = SCALES["paper"]
-    scale = dataclasses.replace(scale, training=dataclasses.replace(scale.training, episodes=16))
-    wanted = experiments.populations(experiments.targets(["all"]), scale, scale.tasks)
-    assert schedule.plan(DATA.parents[1] / "results", wanted) == []
+    assert plan(("cn", "ccn"), ("dpmac", "tarmac", "silent")) == []
+
+
+@pytest.mark.parametrize(("task", "method", "differing"), [("pp", "dpmac", "task"), ("ccn", "i2c", "method")])
+def test_what_version_0_1_trained_otherwise_is_not_taken_for_what_this_one_would_train(task, method, differing):
+    with pytest.raises(BadInput, match=f"with another {differing}_options"):
+        plan((task,), (method,))
+
+
+def test_a_run_of_version_0_1_says_in_which_form_it_was_made():
+    found = records.unpack(DATA.parents[1] / "results/paper.json.gz").runs
+    assert found["pp-silent-free-seed-0"].config.task_options == {"fence": "replaces"}
+    assert found["ccn-i2c-free-seed-0"].config.method_options == {"form": "early"}
+    assert found["ccn-dpmac-free-seed-0"].config.task_options == {}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpmac import tasks
+from dpmac.config import BadInput
 from dpmac.tasks import ccn, cn, particles, pp
 from dpmac.tasks.particles import Bodies, Points
 
@@ -167,11 +168,11 @@ def test_ccn_landmarks_start_within_their_square():
     assert set(np.unique(starts.target)) == {0, 1, 2}
 
 
-def prey_flight(prey, predators):
+def prey_flight(prey, predators, fence="adds"):
     px, py = np.array(predators, np.float32).T
     x, y = (jnp.array([value], jnp.float32) for value in prey)
     state = pp.PPState(Bodies(jnp.array(px), jnp.array(py), 0 * px, 0 * py), Bodies(x, y, 0 * x, 0 * y))
-    return tuple(float(part[0]) for part in pp.flight(state))
+    return tuple(float(part[0]) for part in pp.flight(state, fence))
 
 
 def test_prey_flees_the_nearest_predator_along_the_dominant_axis():
@@ -179,13 +180,41 @@ def test_prey_flees_the_nearest_predator_along_the_dominant_axis():
     assert prey_flight((0, 0), [(0.1, -0.5), (-0.9, 0)]) == (0, 1)
 
 
-def test_prey_beyond_the_fence_is_pushed_back_with_two():
-    assert prey_flight((0.9, 0.1), [(0.5, 0.1)]) == (-2, 0)
-    assert prey_flight((0.1, -0.9), [(0.1, 0)]) == (0, 2)
+@pytest.mark.parametrize(
+    ("prey", "predator", "push"),
+    [
+        ((0.9, 0.1), (0.5, 0.1), (-1, 0)),  # flees outwards with 1 and is pushed back with 2
+        ((0.9, 0.1), (1.2, 0.1), (-3, 0)),  # both inwards
+        ((0.9, 0.1), (0.9, -0.5), (-2, 1)),  # one along each axis
+        ((0.1, -0.9), (0.1, 0), (0, 1)),
+        ((0.79, 0.1), (0.5, 0.1), (1, 0)),  # still inside
+    ],
+)
+def test_prey_beyond_the_fence_flees_and_is_pushed_back_with_two(prey, predator, push):
+    """What I2C's code and the paper's release do, worked out from their rule."""
+    assert prey_flight(prey, [predator]) == push
+
+
+def test_the_fence_replaces_flight_on_demand():
+    assert prey_flight((0.9, 0.1), [(0.5, 0.1)], "replaces") == (-2, 0)
+    assert prey_flight((0.1, -0.9), [(0.1, 0)], "replaces") == (0, 2)
+    assert prey_flight((0.79, 0.1), [(0.5, 0.1)], "replaces") == (1, 0)
+
+
+def test_cn_landmarks_start_within_the_share_of_the_square_that_is_asked_for():
+    def reach(task):
+        starts = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), 1000))
+        return [float(jnp.abs(jnp.stack([part.x, part.y])).max()) for part in (starts.bodies, starts.landmarks)]
+
+    assert reach(cn.CN(landmark_range=0.8)) == pytest.approx([1, 0.8], abs=0.01)
+    assert reach(cn.CN()) == pytest.approx([1, 1], abs=0.01)
+    with pytest.raises(BadInput, match="landmark_range"):
+        cn.CN(landmark_range=0)
 
 
 def test_prey_stays_when_touched():
     assert prey_flight((0, 0), [(0.08, 0)]) == (0, 0)
+    assert prey_flight((0.9, 0), [(0.95, 0)]) == (0, 0)
     assert prey_flight((0, 0), [(0.1, 0)]) == (-1, 0)
 
 

@@ -47,6 +47,22 @@ class Protocol(eqx.Module):
     private_at: ClassVar[Place] = "sender"
     """Where the paper puts this protocol's noise."""
 
+    @property
+    def past(self) -> int:
+        """Numbers of an observation that a sender keeps of every step: where it is private, a message is made from one
+        of them, drawn uniformly, and the current action. 0: it sends what it observes now."""
+        return 0
+
+    @property
+    def rescales(self) -> bool:
+        """Whether messages of private senders are scaled to the clip norm, where others are only clipped to it."""
+        return False
+
+    @property
+    def deployable(self) -> bool:
+        """Whether agents can be deployed: not with what only simulations know how to do."""
+        return not (self.past or self.rescales)
+
     @classmethod
     def create(cls, sizes: ProtocolShape, **options: Any) -> Self:
         """A protocol whose layers are still empty (`layers.fill` draws them); unknown options are a `TypeError`."""

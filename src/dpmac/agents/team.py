@@ -79,7 +79,8 @@ class Carry(NamedTuple):
     recipients: Array
     """(agent, other) who received them."""
     history: Array
-    """(time, agent, message) raw messages, for a sender that samples its past; else no time at all."""
+    """(time, agent, message) raw messages, for a sender that samples its past; (time, agent, feature) observations, for
+    one that draws one of them; else no time at all."""
     time: Array
     """Steps done."""
 
@@ -132,18 +133,23 @@ class Team(eqx.Module):
             self.members.protocol.draw(sender_key, (messages, self.agents)),
             draws,
             recipients,
-            self.draw_subsets(subset_key) if spec.sample_rate else jnp.zeros((*shape, 0)),
+            self.draw_subsets(subset_key) if spec.sample_rate or self.past else jnp.zeros((*shape, 0)),
             jnp.zeros((*shape, 0)),
         )
 
     def draw_subsets(self, key: Array) -> Array:
         """Weights (use, agent, time): at each release the mean over transitions drawn without replacement."""
         steps = np.flatnonzero(self.sends)
-        draws = np.array([self.channel.spec.draws(int(step)) for step in steps])[:, None, None]
+        draws = np.array([1 if self.past else self.channel.spec.draws(int(step)) for step in steps])[:, None, None]
         order = jax.random.uniform(key, (len(steps), self.agents, self.horizon))
         exists = np.arange(self.horizon) <= steps[:, None, None]
         ranks = jnp.argsort(jnp.argsort(jnp.where(exists, order, 2.0), axis=-1), axis=-1)
         return jnp.where(ranks < draws, 1 / np.maximum(draws, 1), 0.0)
+
+    @property
+    def past(self) -> int:
+        """Numbers that senders keep of every observation (see `Protocol.past`)."""
+        return self.members.protocol.past
 
     @property
     def uses(self) -> int:
@@ -169,7 +175,7 @@ class Team(eqx.Module):
             jnp.zeros((self.agents, *copies, spec.rounds * size)),
             jnp.zeros((self.agents, size)),
             jnp.ones((self.agents, others), bool),
-            jnp.zeros((self.horizon if spec.sample_rate else 0, self.agents, size)),
+            jnp.zeros((self.horizon if spec.sample_rate or self.past else 0, self.agents, self.past or size)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -209,9 +215,12 @@ class Team(eqx.Module):
                 thought = jax.vmap(lambda member, c, h: member.protocol.ponder(c, h))(self.members, aggregated, thought)
                 projected = self.project(thought)
                 use = use + 1
-            raw = self.compose(
-                observations, actions, projected, pick(draws.sender, carry.time if spec.sample_rate else use)
-            )
+            seen = observations
+            if self.past:
+                history = history.at[carry.time].set(observations)
+                seen = self.recalled(observations, jnp.einsum("it,tif->if", draws.subset[use], history), scale)
+            raw = self.compose(seen, actions, projected, pick(draws.sender, carry.time if spec.sample_rate else use))
+            raw = self.rescaled(raw, scale)
             if spec.sample_rate:
                 history = history.at[carry.time].set(raw)
                 raw = jnp.einsum("it,tid->id", draws.subset[use], history)
@@ -241,7 +250,7 @@ class Team(eqx.Module):
         replay = jax.vmap(self.replay_stepwise if sequential else self.replay, in_axes=axes, out_axes=2)
         aggregated = replay(observations, actions, draws, scale)
         if sequential:  # what was heard is in the hidden states already
-            return jax.vmap(lambda member, h: member.actor.head(h), in_axes=(0, 1), out_axes=1)(
+            return jax.vmap(lambda member, h: member.actor.logits(h), in_axes=(0, 1), out_axes=1)(
                 self.members, aggregated
             )
         return jax.vmap(lambda member, o, q: member.actor.unroll(o, q), in_axes=(0, 1, 1), out_axes=1)(
@@ -252,9 +261,12 @@ class Team(eqx.Module):
         """What the actors hear (time, agent, aggregated) in one recorded episode, all steps at once."""
         spec, nothing = self.channel.spec, jnp.zeros((self.agents, self.width))
         steps = np.arange(self.horizon) if spec.sample_rate else np.flatnonzero(self.sends)
-        sent = jax.vmap(self.compose, in_axes=(0, 0, None, 0))(
-            observations[steps], actions[steps], nothing, draws.sender
-        )
+        seen = observations[steps]
+        if self.past:
+            drawn = jnp.einsum("uit,tif->uif", draws.subset, observations[: self.horizon])
+            seen = self.recalled(seen, drawn, scale)
+        sent = jax.vmap(self.compose, in_axes=(0, 0, None, 0))(seen, actions[steps], nothing, draws.sender)
+        sent = self.rescaled(sent, scale)
         if spec.sample_rate:
             sent = jnp.einsum("uit,tid->uid", draws.subset, sent)
         at_sender, at_receiver = (None, draws.channel) if spec.place == "receiver" else (draws.channel, None)
@@ -292,6 +304,17 @@ class Team(eqx.Module):
         return jax.vmap(lambda member, *given: member.protocol.send(*given))(
             self.members, observations, one_hot, projected, draws
         )
+
+    def recalled(self, now: Array, drawn: Array, scale: NoiseScale) -> Array:
+        """Observations (…, agent, feature) that messages are made from: of private senders, the drawn ones."""
+        return jnp.where(scale.value[:, None] > 0, drawn, now)
+
+    def rescaled(self, messages: Array, scale: NoiseScale) -> Array:
+        """Messages (…, agent, message), of private senders at the clip norm where the protocol rescales."""
+        if not self.members.protocol.rescales:
+            return messages
+        norm = jnp.sqrt(jnp.sum(jnp.square(messages), axis=-1, keepdims=True) + 1e-12)
+        return jnp.where(scale.value[:, None] > 0, messages * (self.channel.spec.clip_norm / norm), messages)
 
     def release(self, messages: Array, draws: Any, scale: NoiseScale) -> Array:
         """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient."""
@@ -360,6 +383,9 @@ def make_team(
         through = mechanism(channel, size)
         sizes = ProtocolShape(shape.agents, shape.observation, shape.actions, through.size, networks, channel.place)
         protocol = kind.create(sizes, **options)
+        require(
+            not (channel.sample_rate and protocol.past), "a sender draws one past observation, or a share of its past"
+        )
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
 
@@ -370,7 +396,8 @@ def make_team(
         shape.actions,
         networks.recurrent_actor,
         networks.products,
-        networks.entry_layer,
+        max(networks.layers, networks.entry_layer),
+        networks.layer_norm,
     )
     keys = jnp.broadcast_to(key, (shape.agents,)) if networks.share_parameters else jax.random.split(key, shape.agents)
     return Team(

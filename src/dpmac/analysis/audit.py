@@ -235,7 +235,7 @@ def white_box(
     found = jax.device_get(rollouts(program, team, scale, jax.random.key(seed), episodes))
     before, left = found.before[:, :, private, 0], found.left[:, :, private]
     if path == "deployed":
-        if spec.sample_rate:
+        if spec.sample_rate or not team.members.protocol.deployable:
             return []
         releases = [Release(spec, noise[agent], team.horizon) for agent in private]
         each = zip(releases, private, strict=True)

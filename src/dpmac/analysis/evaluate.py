@@ -13,7 +13,8 @@ import numpy as np
 from dpmac import tasks
 from dpmac.config import AccountantName, Budget, RunConfig, Unit, require
 from dpmac.results import stats
-from dpmac.runner import noise, population
+from dpmac.results.summary import summary
+from dpmac.runner import noise, population, train
 from dpmac.runner.population import Loaded
 
 
@@ -46,8 +47,27 @@ def rows_of(
     budgets = budgets_of(loaded.config, epsilon, changes)
     if budgets:
         population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
-    count = episodes or (256 if tasks.abilities(loaded.program.task).at_once else 4096)
+    count = episodes or most_of(loaded)
     return [score(loaded, index, budget, count) for budget in budgets or [None] for index in range(len(loaded.runs))]
+
+
+def most_of(loaded: Loaded) -> int:
+    """Episodes that finished teams are scored on unless somebody says otherwise."""
+    return 256 if tasks.abilities(loaded.program.task).at_once else train.STARTS
+
+
+def closing(folder: Path) -> dict[str, Any]:
+    """What a finished command says of a run: returns by budget on common starts, with an interval, and what the privacy
+    claim is worth. A short run is scored on no more episodes than it was trained on, but at least on those of a point
+    of its curve.
+
+    The interval is Student's over seeds, or where there is only one over its starts.
+    """
+    loaded = population.load(folder)
+    training = loaded.program.training
+    trained = loaded.program.iterations * training.episodes
+    episodes = min(most_of(loaded), max(training.evaluation_episodes, trained, 2))
+    return summary(folder, loaded.program.task.reward_unit, loaded.step, rows_of(loaded, episodes, (), {}))
 
 
 def budgets_of(config: RunConfig, epsilon: Sequence[str], changes: dict[str, Any]) -> list[Budget]:

@@ -186,8 +186,9 @@ def clock(seconds: float) -> str:
 def table(summary: dict[str, Any]) -> str:
     """The summary for people."""
     console = Console(width=100)
-    grid = Table(title=f"{summary['folder']} after {summary['step']:,} steps", title_justify="left")
-    for name in ("claimed ε", "unit", "claim", "exact ε, episode", "return, mean", "over seeds"):
+    title = f"{summary['folder']} after {summary['step']:,} steps, on {summary['episodes']:,} common starts"
+    grid = Table(title=title, title_justify="left")
+    for name in ("claimed ε", "unit", "claim", "exact ε, episode", "return, mean", "95 % interval", "seeds"):
         grid.add_column(name, justify="left" if name in ("unit", "claim") else "right")
     for budget in summary["budgets"]:
         free = budget["epsilon"] == "inf"
@@ -197,7 +198,8 @@ def table(summary: dict[str, Any]) -> str:
             "silent" if budget["unit"] is None else "none" if free else "true" if budget["valid"] else "NOT TRUE",
             f"{budget['exact_epsilon_episode']:.4g}",
             f"{budget['return_mean']:.2f}",
-            f"{min(budget['returns'], default=0):.2f} to {max(budget['returns'], default=0):.2f}",
+            "{:.2f} to {:.2f}".format(*budget["return_ci95"]),
+            str(len(budget["returns"])),
         )
     with console.capture() as text:
         console.print(grid)

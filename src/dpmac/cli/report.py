@@ -61,6 +61,9 @@ def run(argv: Sequence[str]) -> None:
         "page": str(options.out),
         "runs": len(results.runs),
         "verdicts": claims.counts(found),
+        "readings": {
+            name: {"verdicts": count, "moved": moved} for name, (count, moved) in claims.sensitivity(results).items()
+        },
         "claims": [claim_data(judgement) for judgement in found],
         "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
     }
@@ -71,19 +74,11 @@ def runs_page(options: Report) -> None:
     """The page about ordinary runs, whose statements are those that follow from their configurations."""
     for name in ("figures", "marl_eval", "against"):
         require(getattr(options, name) is None, f"--{name.replace('_', '-')} is for results of dpmac reproduce")
+    from dpmac.analysis.evaluate import closing
     from dpmac.figures import run_page
-    from dpmac.results import store, summary
-    from dpmac.runner import statement
-    from dpmac.runner.train import Program
 
-    units = []
-    for folder in options.folder:
-        config = store.load_config(folder)
-        program = Program.of(config)
-        statement.check_statement(folder, config, program)
-        units.append(program.task.reward_unit)
+    found = [closing(folder) for folder in options.folder]
     run_page.write(options.folder, options.out)
-    found = [summary.summary(folder, unit) for folder, unit in zip(options.folder, units, strict=True)]
     emit({"page": str(options.out), "runs": found}, options.json, lambda: f"see {options.out}")
 
 
@@ -101,7 +96,8 @@ def claim_data(judgement: Any) -> dict[str, Any]:
                 "low": finding.effect.low,
                 "high": finding.effect.high,
                 "seeds": finding.seeds,
-                "verdict_by_last_tenth": finding.last_tenth,
+                "sign": finding.sign,
+                "unit": finding.unit,
             }
             for finding in judgement.findings
         ],
@@ -111,8 +107,12 @@ def claim_data(judgement: Any) -> dict[str, Any]:
 def text(summary: dict[str, Any]) -> str:
     """The summary for people."""
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items() if count)
-    lines = [f"{item['verdict']:>12}  {item['sentence']}" for item in summary["claims"]]
+    lines = [f"{item['verdict']:>18}  {item['sentence']}" for item in summary["claims"]]
     for task, found in summary["order"].items():
         lines += ["", f"{task}: {found['same']} of {found['pairs']} pairs in the same order; otherwise:"]
         lines += [f"  {first} above {second}" for first, second in found["otherwise"]] or ["  none"]
+    lines.append("")
+    for name, reading in summary["readings"].items():
+        known = ", ".join(f"{count} {verdict}" for verdict, count in reading["verdicts"].items() if count)
+        lines.append(f"{name}: {known}; {len(reading['moved'])} moved")
     return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs; see {summary['page']}"])

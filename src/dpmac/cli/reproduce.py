@@ -12,7 +12,7 @@ import tyro
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.config import RENAMED_METHODS, require
-from dpmac.experiments import METHODS, SCALES, TASKS, populations, run_names, targets
+from dpmac.experiments import METHODS, SCALES, TASKS, Profile, populations, run_names, targets
 
 EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
@@ -24,9 +24,12 @@ class Reproduce(Work):
 
     figures: tyro.conf.Positional[tuple[str, ...]]
     """all, or some of: nonprivate step-0.1 step-1.0 step-dpmac tarmac i2c episode-0.1 episode-1.0 episode-dpmac, and
-    of what the paper did not ask: deterministic feedforward exact often narrow."""
+    of what the paper did not ask: deterministic feedforward exact often narrow early stringent equal."""
     out: Path
     """Folder for the results."""
+    profile: Profile = "default"
+    """paper: the paper's one update an episode. release: that, and networks, form of messages, past sampling and starts
+    of the paper's release. Such runs have names of their own."""
     with_ablations: bool = False
     """Also what the paper did not ask."""
     tasks: tuple[str, ...] = ()
@@ -103,8 +106,13 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         training=dataclasses.replace(scale.training, episodes=options.episodes or scale.training.episodes),
         learner_options={**scale.learner_options, **ratio},
     )
-    wanted = populations(names, scale, options.tasks or scale.tasks, methods)
+    wanted = populations(names, scale, options.tasks or scale.tasks, methods, options.profile)
     require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
+    if options.profile != "default":  # what is asked for by itself comes before the profile
+        wanted = {
+            name: dataclasses.replace(config, learner_options={**config.learner_options, **ratio})
+            for name, config in wanted.items()
+        }
     from dpmac.runner.train import complete
 
     return {name: complete(config) for name, config in wanted.items()}

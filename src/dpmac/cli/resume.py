@@ -28,16 +28,17 @@ class Resume:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Resume, argv, "dpmac resume", "dpmac resume runs/ccn")
+    from dpmac.analysis.evaluate import closing
     from dpmac.cli import progress
-    from dpmac.results import loggers, store, summary
+    from dpmac.results import loggers, store
     from dpmac.runner import population
 
     progress.check_seconds(options.checkpoint_seconds)
     progress.check_loudness(options.quiet, options.verbose)
     progress.use_cache()
-    program = population.check(store.load_config(options.folder))
+    population.check(store.load_config(options.folder))
     pieces = population.train_folder(options.folder, options.checkpoint_seconds)
     logs = loggers.of_folder(options.folder)
     progress.follow(options.folder, pieces, options.quiet or options.json, logs, options.verbose)
-    found = summary.summary(options.folder, program.task.reward_unit)
+    found = closing(options.folder)
     emit(found, options.json, lambda: progress.table(found))

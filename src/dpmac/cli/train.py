@@ -26,6 +26,7 @@ from dpmac.config import (
     run_config,
     to_json,
 )
+from dpmac.experiments import Profile, profiled
 from dpmac.privacy import mechanisms
 
 CHANNEL = (
@@ -38,7 +39,17 @@ CHANNEL = (
     "sample_rate",
     "recipient_rate",
 )
-NETWORKS = ("hidden", "message_hidden", "message_size", "aware", "products", "entry_layer", "share_parameters")
+NETWORKS = (
+    "hidden",
+    "message_hidden",
+    "message_size",
+    "aware",
+    "products",
+    "entry_layer",
+    "layers",
+    "layer_norm",
+    "share_parameters",
+)
 """Options that are called as the fields that they set."""
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
 
@@ -64,6 +75,9 @@ class RunOptions:
     """δ of all budgets, strictly between 0 and 1."""
     unit: Unit = "episode"
     """What a budget covers: one message (the paper's step level) or all messages of an episode."""
+    profile: Profile = "default"
+    """Options of the paper, one update an episode, or of its release, its networks, form of messages, past sampling and
+    starts, wherever they are not set here."""
     accountant: AccountantName = "exact"
     """exact: what is true. paper: the paper's formula at its released settings, with what is true beside it."""
     seeds: int = 1
@@ -113,19 +127,24 @@ class RunOptions:
     """Products of the observation with the aggregated message that enter its actor beside both."""
     entry_layer: bool = False
     """Actors with a layer before the recurrent one."""
+    layers: int = 0
+    """Layers of actors before the recurrent one."""
+    layer_norm: bool = False
+    """Actors that normalise their inputs and what each layer gives."""
     share_parameters: bool = False
     """The same parameters for all agents."""
     episodes: int = 4
     """Fresh episodes an iteration."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced."""
-    evaluation_episodes: int = 32
-    """Greedy episodes in each evaluation."""
+    evaluation_episodes: int = Training.evaluation_episodes
+    """Greedy episodes in each evaluation; at most 32 in environments on the host."""
 
     def run_config(self, learner_options: dict[str, Any]) -> RunConfig:
         """The configuration that these options and the learner's settings describe."""
         from dpmac import plugins
         from dpmac.agents import protocol
+        from dpmac.learner import base as learners
 
         require(1 <= self.seeds <= 10_000, f"seeds must be a whole number from 1 to 10,000, not {self.seeds}")
         method = protocol.find(self.method)
@@ -149,7 +168,7 @@ class RunOptions:
             mix=self.mix,
         )
         check_annealing(config)
-        return config
+        return profiled(config, self.profile, to_json(learners.find(self.learner)()))
 
     def channel(self, place: Place) -> Channel:
         """The channel, if it uses every option about it that was given."""
@@ -303,8 +322,9 @@ def pairs_of(options: dict[str, Any]) -> tuple[str, ...]:
 def run(argv: Sequence[str]) -> None:
     cls, group, default = with_settings([] if DESCRIBE in argv else argv, Train, out=tyro.MISSING)
     options = parse(cls, argv, "dpmac train", EXAMPLE, default)
+    from dpmac.analysis.evaluate import closing
     from dpmac.cli import progress
-    from dpmac.results import loggers, summary
+    from dpmac.results import loggers
     from dpmac.runner import population
 
     config = options.run_config(to_json(getattr(options, group)))
@@ -320,5 +340,5 @@ def run(argv: Sequence[str]) -> None:
     pieces = population.train_folder(options.out, options.checkpoint_seconds, options.most_at_once)
     logs = loggers.of_folder(options.out)
     progress.follow(options.out, pieces, options.quiet or options.json, logs, options.verbose)
-    found = summary.summary(options.out, program.task.reward_unit)
+    found = closing(options.out)
     emit(found, options.json, lambda: progress.table(found))

@@ -285,6 +285,10 @@ def load(
     agents, horizon = loaded.program.task.agents, loaded.program.task.horizon
     index = chosen(loaded, epsilon, seed)
     team, scale = loaded.one(index)
+    require(
+        team.members.protocol.deployable,
+        "senders that draw a past observation or rescale their messages are for simulations, and are not deployed",
+    )
     budget = loaded.runs[index].budget
     noise = noise_scales(budget, team.channel.spec, agents, horizon)
     silent = team.channel.size == 0 or not any(noise)

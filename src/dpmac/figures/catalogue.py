@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, TASKS, Cell, Figure, cells_of
+from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, TASKS, Cell, Figure, cells_of, name_of
 from dpmac.results import stats
 from dpmac.results.records import Record, Results
 
@@ -31,10 +31,17 @@ def runs(results: Results, cell: Cell) -> list[Record]:
     return sorted(found, key=lambda record: record.seed)
 
 
-def scale_of(results: Results, task: str) -> Scale | None:
+def variant_of(record: Record) -> str:
+    """What a run's name says of how it differs from the plain ones of its task and method; nothing for those."""
+    config = record.config
+    named = record.name.removeprefix(f"{config.task}-{config.method}").removesuffix(f"-seed-{record.seed}")
+    return named.removesuffix(f"-{name_of(config.budgets[0])}").removeprefix("-")
+
+
+def scale_of(results: Results, task: str, variant: str = "") -> Scale | None:
     """Reference returns of a task, which every one of its runs carries."""
     for record in results.runs.values():
-        if record.config.task == task and not record.config.task_options:
+        if record.config.task == task and variant_of(record) == variant:
             returns = record.reference["returns"]
             return Scale(float(returns["random"][0]), float(returns["scripted"][0]))
     return None
@@ -77,6 +84,27 @@ def final_metric(results: Results, cell: Cell, metric: str) -> np.ndarray:
     """A metric (seed,) as the mean of the last tenth of training."""
     _, values = curves(results, cell, metric)
     return values[:, -max(1, values.shape[1] // 10) :].mean(1) if values.size else np.zeros(0)
+
+
+def worth(results: Results, task: str, variant: str = "") -> stats.Estimate | None:
+    """What messages are worth on a task: what the best method with free ones has more than MADDPG; nothing where runs
+    are missing."""
+    silent = final_returns(results, Cell(task, "silent", "free", variant))
+    talking = [final_returns(results, Cell(task, method, "free", variant)) for method in ("dpmac", "tarmac", "i2c")]
+    there = [returns for returns in talking if len(returns)]
+    if not len(silent) or not there:
+        return None
+    return stats.difference(max(there, key=np.mean), silent)
+
+
+def kept(results: Results, cell: Cell) -> np.ndarray:
+    """log₂ of the claimed ε over the exact one (seed,), the smallest of all agents; below 0 the claim is not true."""
+    return np.array(
+        [
+            min(np.log2(float(entry["epsilon"]) / float(entry["exact_epsilon"])) for entry in record.claims)
+            for record in runs(results, cell)
+        ]
+    )
 
 
 def noise_of(results: Results, cell: Cell) -> float | None:

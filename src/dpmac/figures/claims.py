@@ -1,46 +1,119 @@
-"""Every sentence of the paper that compares methods or budgets, as data, and what the saved scores say of it.
+"""What the saved scores say of every sentence of the paper that compares methods or budgets.
 
-The readings, margins and rules here were fixed before any run at paper scale, and no verdict depends on anything else.
+The readings, margins and rules here are fixed before the runs that they judge, and no verdict depends on anything else.
+Beside the verdicts stands how they would move under other readings.
 
-An effect is a difference of mean final returns (on the common starts), as a share of what separates the random from
-the scripted policy on the task, with Welch's 95 % interval over seeds. With the margins δ = 3 % and Δ = 10 %:
+An effect is a difference of mean final returns (on the common starts) with Welch's 95 % interval over seeds, in units
+of what messages are worth on the task: what the best method with free messages has more than MADDPG. Where that is less
+than 3 % of the range between the random and the scripted policy, or not certain, the unit is that range. Margins δ and
+Δ are 10 % and 30 % of what messages are worth, or 3 % and 10 % of the range.
 
-    rule             holds when                          contradicted when
-    better           interval above 0 and effect ≥ δ     interval below δ
-    much better      interval above 0 and effect ≥ Δ     interval below Δ
-    comparable       interval inside (−δ, δ)             interval outside of [−δ, δ]
+    rule             holds when                          opposite holds when     no such difference when
+    above            interval above 0                    interval below 0        interval inside (−δ, δ)
+    better           interval above 0 and effect ≥ δ     … below 0, effect ≤ −δ  interval below δ
+    much better      interval above 0 and effect ≥ Δ     … below 0, effect ≤ −δ  interval below Δ
+    comparable       interval inside (−δ, δ)             interval outside of it
     not worse        interval above −δ                   interval below −δ
     little worse     interval above −Δ                   interval below −Δ
-    differs          interval off 0 and |effect| ≥ m     interval inside (−m, m)
+    differs          interval off 0 and |effect| ≥ m                             interval inside (−m, m)
     little learned   interval below ¼                    interval above ¼
+    kept             effect ≥ 0                          effect < 0
 
 `differs` speaks of the sender's learned standard deviation, in powers of two, with m = log₂ 1.25. `little learned`
-speaks of what a team gained over the random policy, as a share of what MADDPG gained. Anything else is undecided. A
-sentence with several parts holds if all parts do and is contradicted if one is; where it says "overall" or "in most
-cases", more than half, and at least half.
+speaks of what a team gained over the random policy, as a share of what MADDPG gained. `kept` speaks of the claimed ε
+over the true one, in powers of two. Anything else is undecided. The sign of a finding is that of its effect, in the
+direction in which the sentence compares. A sentence with several parts holds if all parts do; if not, the opposite of
+one, or else that there is no such difference in one, decides. Where it speaks of most cases, more than half must hold,
+and at least half decide against it.
 """
 
+import dataclasses
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dpmac.experiments import Cell
 from dpmac.figures import catalogue
-from dpmac.figures.sentences import CLAIMS, Claim, Part, Rule, Series
+from dpmac.figures.sentences import ALL, CLAIMS, Claim, Part, Rule, Series
 from dpmac.results import stats
 from dpmac.results.records import Results
 from dpmac.results.stats import Estimate
 
-Verdict = Literal["holds", "contradicted", "undecided", "not tested"]
+Verdict = Literal["holds", "opposite holds", "no such difference", "undecided", "not tested"]
 
-MARGIN = 0.03
-"""δ: the equivalence margin."""
-LARGE = 0.10
-"""Δ: what "a large margin" and "serious" mean."""
 SPREAD = float(np.log2(1.25))
 """The smallest change of the learned standard deviation that counts."""
 LITTLE = 0.25
 """Share of MADDPG's gain over the random policy up to which a team "nearly fails to learn"."""
+NOTHING = Estimate(np.nan, np.nan, np.nan)
+
+
+class Margins(NamedTuple):
+    """δ and Δ: what two teams may differ by and still be alike, and what "a large margin" and "serious" mean."""
+
+    alike: float
+    large: float
+
+
+OF_RANGE, OF_WORTH = Margins(0.03, 0.10), Margins(0.10, 0.30)
+
+
+class Unit(NamedTuple):
+    """What effects on a task are measured in."""
+
+    size: float
+    margins: Margins
+    words: str
+    random: float
+    """The return of the random policy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How sentences are read; the fields' defaults are what verdicts rest on."""
+
+    strictness: float = 1.0
+    """By which both margins are multiplied."""
+    worth: bool = True
+    """Whether effects are in units of what messages are worth, where they are worth something."""
+    tenth: bool = False
+    """Whether final returns are those of the last tenth of the learning curves."""
+    most: bool | None = None
+    """Whether most comparisons of a sentence decide: as it says, or for all sentences alike."""
+    without: tuple[str, ...] = ()
+    """Methods that are left out of all comparisons."""
+    variant: str = ""
+    """The runs that are judged, if not the plain ones."""
+
+    def unit(self, results: Results, task: str) -> Unit | None:
+        """The unit of effects on a task; nothing where reference returns are missing."""
+        scale = catalogue.scale_of(results, task, self.variant)
+        if scale is None:
+            return None
+        worth = catalogue.worth(results, task, self.variant) if self.worth else None
+        if worth is not None and worth.low > 0 and worth.value >= OF_RANGE.alike * scale.range:
+            return Unit(worth.value, self.margins(OF_WORTH), "of what messages are worth", scale.random)
+        return Unit(scale.range, self.margins(OF_RANGE), "of the range", scale.random)
+
+    def margins(self, margins: Margins) -> Margins:
+        return Margins(*(self.strictness * margin for margin in margins))
+
+
+FIXED = Reading()
+
+READINGS: dict[str, Reading] = {
+    "as fixed": FIXED,
+    "margins half as wide": Reading(strictness=0.5),
+    "margins twice as wide": Reading(strictness=2.0),
+    "effects as shares of the range everywhere": Reading(worth=False),
+    "returns of the last tenth of the curves": Reading(tenth=True),
+    "all comparisons must hold": Reading(most=False),
+    "most comparisons decide": Reading(most=True),
+    "without I2C": Reading(without=("i2c",)),
+    "one update an episode (profile paper)": Reading(variant="paper"),
+    "the release's networks (profile release)": Reading(variant="release"),
+}
+"""Readings under which the count of verdicts is shown; those of runs that were not made are left out."""
 
 
 class Finding(NamedTuple):
@@ -49,10 +122,16 @@ class Finding(NamedTuple):
     part: Part
     verdict: Verdict
     effect: Estimate
-    """In the unit of the rule: a share of the task's range, powers of two, or a share of MADDPG's gain."""
+    """In the unit of the rule."""
     seeds: int
-    last_tenth: Verdict
-    """The verdict that the last tenth of the learning curves would give."""
+    unit: str
+    margin: float
+    """δ in that unit; 0 where the rule has none."""
+
+    @property
+    def sign(self) -> str:
+        """The direction of the effect, seen from the sentence; 0 where its interval has both."""
+        return "+" if self.effect.low > 0 else "−" if self.effect.high < 0 else "0"
 
 
 class Judgement(NamedTuple):
@@ -62,84 +141,124 @@ class Judgement(NamedTuple):
     verdict: Verdict
     findings: tuple[Finding, ...]
 
+    @property
+    def signs(self) -> str:
+        """How many effects go the sentence's way, the other way, and neither: `+3 −1 0×2`."""
+        found = [finding.sign for finding in self.findings if finding.seeds]
+        parts = [f"{sign}{found.count(sign)}" for sign in ("+", "−") if sign in found]
+        return " ".join([*parts, *([f"0×{found.count('0')}"] if "0" in found else [])])
 
-def decide(rule: Rule, effect: Estimate) -> Verdict:
+
+def decide(rule: Rule, effect: Estimate, margins: Margins) -> Verdict:
     """The verdict of a rule on an effect with its interval."""
     value, low, high = effect
+    alike, large = margins
+    if rule == "above":
+        return chosen(low > 0, high < 0, low > -alike and high < alike)
     if rule in ("better", "much better"):
-        margin = MARGIN if rule == "better" else LARGE
-        return chosen(low > 0 and value >= margin, high < margin)
+        wanted = alike if rule == "better" else large
+        return chosen(low > 0 and value >= wanted, high < 0 and value <= -alike, high < wanted)
     if rule == "differs":
-        return chosen((low > 0 or high < 0) and abs(value) >= SPREAD, low > -SPREAD and high < SPREAD)
+        return chosen((low > 0 or high < 0) and abs(value) >= SPREAD, False, low > -SPREAD and high < SPREAD)
     if rule == "little learned":
         return chosen(high < LITTLE, low > LITTLE)
+    if rule == "kept":
+        return chosen(value >= 0, value < 0)
     least, most = {
-        "comparable": (-MARGIN, MARGIN),
-        "not worse": (-MARGIN, np.inf),
-        "little worse": (-LARGE, np.inf),
+        "comparable": (-alike, alike),
+        "not worse": (-alike, np.inf),
+        "little worse": (-large, np.inf),
     }[rule]
     return chosen(least < low and high < most, high < least or low > most)
 
 
-def chosen(holds: bool, contradicted: bool) -> Verdict:
-    return "holds" if holds else "contradicted" if contradicted else "undecided"
+def chosen(holds: bool, opposite: bool, none: bool = False) -> Verdict:
+    """The first of these that is so."""
+    return "holds" if holds else "opposite holds" if opposite else "no such difference" if none else "undecided"
 
 
-def scores(results: Results, task: str, series: Series, measure: str, tenth: bool) -> np.ndarray:
+def scores(results: Results, task: str, series: Series, measure: str, reading: Reading) -> np.ndarray:
     """What a part compares (seed,)."""
-    cell = Cell(task, series.method, series.budget)
+    cell = Cell(task, series.method, series.budget, series.variant or reading.variant)
     if measure == "curve":
         curves = catalogue.curves(results, cell)[1]
         return curves.mean(1) if curves.size else np.zeros(0)
     if measure == "learned_deviation":
         return np.log2(catalogue.final_metric(results, cell, measure))
-    if tenth and not series.at:
+    if measure == "epsilon":
+        return catalogue.kept(results, cell)
+    if reading.tenth and not series.at:
         return catalogue.last_tenths(results, cell)
     return catalogue.final_returns(results, cell, series.at)
 
 
-def effect_of(results: Results, part: Part, tenth: bool = False) -> tuple[Estimate, int] | None:
-    """The effect that a part speaks of, and the smaller number of seeds; nothing where runs are missing."""
-    first = scores(results, part.task, part.first, part.measure, tenth)
-    second = scores(results, part.task, part.second, part.measure, tenth)
-    scale, seeds = catalogue.scale_of(results, part.task), min(len(first), len(second))
-    if seeds == 0 or scale is None:
-        return None
+def examine(results: Results, part: Part, unit: Unit | None, reading: Reading = FIXED) -> Finding:
+    """One comparison in the unit of its task; not tested where runs are missing."""
+    first, second = (scores(results, part.task, side, part.measure, reading) for side in (part.first, part.second))
+    seeds = min(len(first), len(second))
+    if seeds == 0 or unit is None:
+        return Finding(part, "not tested", NOTHING, 0, "", 0.0)
     if part.rule == "little learned":
-        gained = (first - scale.random) / (second.mean() - scale.random)
-        return stats.difference(gained, np.zeros_like(gained)), seeds
-    unit = 1.0 if part.rule == "differs" else scale.range
-    return stats.difference(first / unit, second / unit), seeds
-
-
-def examine(results: Results, part: Part) -> Finding:
-    """One comparison, by the final returns and by the last tenth of the curves."""
-    found, tenth = effect_of(results, part), effect_of(results, part, tenth=True)
-    if found is None or tenth is None:
-        return Finding(part, "not tested", Estimate(np.nan, np.nan, np.nan), 0, "not tested")
-    return Finding(part, decide(part.rule, found[0]), found[0], found[1], decide(part.rule, tenth[0]))
+        gained = (first - unit.random) / (second.mean() - unit.random)
+        effect, words = stats.difference(gained, np.zeros_like(gained)), "of MADDPG's gain"
+    elif part.rule == "kept":
+        effect, words = Estimate(*[float(first.min())] * 3), "powers of two"
+    elif part.rule == "differs":
+        effect, words = stats.difference(first, second), "powers of two"
+    else:
+        effect, words = stats.difference(first / unit.size, second / unit.size), unit.words
+    margin = unit.margins.alike if words == unit.words else 0.0
+    return Finding(part, decide(part.rule, effect, unit.margins), effect, seeds, words, margin)
 
 
 def combine(verdicts: list[Verdict], most: bool) -> Verdict:
     """The verdict on a sentence from those on its parts; a part without runs can keep it from holding."""
     if verdicts.count("not tested") == len(verdicts):
         return "not tested"
-    holds, against, parts = verdicts.count("holds"), verdicts.count("contradicted"), len(verdicts)
-    return chosen(2 * holds > parts, 2 * against >= parts) if most else chosen(holds == parts, against > 0)
+    parts, holds = len(verdicts), verdicts.count("holds")
+    opposite, none = verdicts.count("opposite holds"), verdicts.count("no such difference")
+    if most:
+        against = 2 * (opposite + none) >= parts
+        return chosen(2 * holds > parts, against and opposite >= none, against)
+    return chosen(holds == parts, opposite > 0, none > 0)
 
 
-def judge(results: Results) -> list[Judgement]:
-    """All sentences, in the paper's order."""
+def judge(results: Results, reading: Reading = FIXED) -> list[Judgement]:
+    """All sentences, in the paper's order; those about nothing but methods that are left out are not there."""
+    units = {task: reading.unit(results, task) for task in ALL}
     found = []
     for claim in CLAIMS:
-        findings = tuple(examine(results, part) for part in claim.parts)
-        found.append(Judgement(claim, combine([finding.verdict for finding in findings], claim.most), findings))
+        parts = [part for part in claim.parts if not {part.first.method, part.second.method} & set(reading.without)]
+        if parts:
+            findings = tuple(examine(results, part, units[part.task], reading) for part in parts)
+            most = claim.most if reading.most is None else reading.most
+            found.append(Judgement(claim, combine([finding.verdict for finding in findings], most), findings))
     return found
 
 
 def counts(judgements: list[Judgement]) -> dict[Verdict, int]:
     """How many sentences have each verdict."""
-    found: dict[Verdict, int] = {"holds": 0, "contradicted": 0, "undecided": 0, "not tested": 0}
+    found: dict[Verdict, int] = {
+        "holds": 0,
+        "opposite holds": 0,
+        "no such difference": 0,
+        "undecided": 0,
+        "not tested": 0,
+    }
     for judgement in judgements:
         found[judgement.verdict] += 1
+    return found
+
+
+def sensitivity(results: Results) -> dict[str, tuple[dict[Verdict, int], list[str]]]:
+    """For each reading, how many sentences have each verdict, and the names of those whose verdict has moved."""
+    fixed = {judgement.claim.name: judgement.verdict for judgement in judge(results)}
+    variants = {catalogue.variant_of(record) for record in results.runs.values()}
+    found = {}
+    for name, reading in READINGS.items():
+        if reading.variant in variants:
+            judged = judge(results, reading)
+            tested = [one for one in judged if all(finding.seeds for finding in one.findings)]
+            moved = [one.claim.name for one in tested if one.verdict != fixed[one.claim.name]]
+            found[name] = counts(judged), moved
     return found

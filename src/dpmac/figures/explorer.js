@@ -83,7 +83,7 @@ function curve(svg, caption, cell, task, silent) {
     ticks: {x: round(0, cell.steps[last]), y: round(low, high)},
     names: {x: many, y: v => signed(v, Math.abs(v) % 1 ? 1 : 0), under: 'environment steps'}});
   caption.textContent = `Team return over training, ${seeds}${lines.length > 1 ? '; dotted: without messages, trained alike' : ''}.` +
-    ` Every point is of the same ${cell.scored[0]} starts. At the end, on ${cell.scored[1].toLocaleString('en')} starts: ` +
+    ` Every point is of ${cell.scored[0]} starts. At the end, on ${cell.scored[1].toLocaleString('en')} starts: ` +
     signed(mean, 2) + (many_seeds ? ` (${signed(least, 2)} to ${signed(most, 2)}).` : '.');
 }
 

@@ -2,9 +2,10 @@
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1d1d22; --faint: #6a6a75; --paper: #fdfdfc; --card: #f3f3f1; --line: #dcdcd8;
-  --holds: #1f7a43; --contradicted: #b3382c; --undecided: #7d6210; --accent: #2565ae; }
+  --holds: #1f7a43; --contradicted: #b3382c; --difference: #5b5fa8; --undecided: #7d6210; --accent: #2565ae; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --faint: #9b9ba6; --paper: #17171a; --card: #212126;
-  --line: #3a3a42; --holds: #5cc487; --contradicted: #f08a7e; --undecided: #dcb950; --accent: #7db4f5; } }
+  --line: #3a3a42; --holds: #5cc487; --contradicted: #f08a7e; --difference: #a9adf0; --undecided: #dcb950;
+  --accent: #7db4f5; } }
 * { box-sizing: border-box; } :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main, header, nav { max-width: 1240px; margin: 0 auto; padding: 0 16px; }
@@ -17,7 +18,8 @@ nav { display: flex; flex-wrap: wrap; gap: 4px 16px; padding-top: 10px; padding-
   background: var(--card); padding: 8px 16px; text-align: left; }
 .tally b { display: block; font-size: 1.5rem; line-height: 1.1; }
 .tally button[aria-pressed=true] { outline: 2px solid var(--accent); }
-.holds { --tone: var(--holds); } .contradicted { --tone: var(--contradicted); } .undecided { --tone: var(--undecided); }
+.holds { --tone: var(--holds); } .contradicted, .opposite-holds { --tone: var(--contradicted); }
+.no-such-difference { --tone: var(--difference); } .undecided { --tone: var(--undecided); }
 .not-tested { --tone: var(--faint); }
 .tally b, .verdict { color: var(--tone); } .verdict { font-weight: 600; white-space: nowrap; }
 .claim { border-left: 4px solid var(--tone); background: var(--card); margin: 6px 0; border-radius: 0 8px 8px 0; }

@@ -17,6 +17,7 @@ from dpmac.results.records import Results
 
 SECTIONS = {
     "verdicts": "Verdicts",
+    "sensitivity": "How verdicts depend on readings",
     "explorer": "Explorer",
     "figures": "Figures",
     "distributions": "Over all tasks",
@@ -27,7 +28,8 @@ SECTIONS = {
     "privacy": "What ε is true",
     "runs": "How this was made",
 }
-UNITS = {"differs": "powers of two", "little learned": "of MADDPG's gain"}
+TONES = {"opposite holds": "contradicted", "no such difference": "difference"}
+"""Colours of verdicts, where they are not named after them."""
 
 
 def text(value: Any) -> str:
@@ -78,57 +80,73 @@ def verdict_section(judgements: list[Judgement]) -> str:
     )
 
 
+def sensitivity_section(results: Results) -> str:
+    """How the count of verdicts moves with margins and readings."""
+    rows = [
+        (text(name), *count.values(), str(len(moved)), text(", ".join(moved)))
+        for name, (count, moved) in claims.sensitivity(results).items()
+    ]
+    head = ("reading", *claims.counts([]), "moved", "sentences whose verdict is another than as fixed")
+    return (
+        "<p>Margins and readings were fixed before the runs. This is how many sentences would have had each verdict "
+        "under others, one change at a time.</p>" + table(head, rows, range(1, len(head) - 1))
+    )
+
+
 def claim_entry(judgement: Judgement) -> str:
     """A sentence, its verdict and its parts."""
     rows = [finding_row(finding) for finding in judgement.findings]
-    head = ("task", "comparison", "effect", "95 % interval", "seeds", "verdict", "by the last tenth")
+    head = ("task", "comparison", "sign", "effect", "95 % interval", "unit", "seeds", "verdict")
     kind = judgement.verdict.replace(" ", "-")
     return (
         f'<details class="claim {kind}"><summary>{pill(judgement.verdict)}'
-        f"<span>“{text(judgement.claim.sentence)}”</span>{forest(judgement.findings)}</summary>"
-        f"{table(head, rows, (2, 3, 4))}</details>"
+        f"<span>“{text(judgement.claim.sentence)}” <small class=faint>{judgement.signs}</small></span>"
+        f"{forest(judgement.findings)}</summary>"
+        f"{table(head, rows, (2, 3, 4, 6))}</details>"
     )
 
 
 def side(series: Any) -> str:
     """One side of a comparison in words."""
-    name = catalogue.label(series.method, series.budget)
+    name = catalogue.label(series.method, series.budget) + (f", {series.variant}" if series.variant else "")
     return f"{name}, scored at {catalogue.budget_label(series.at)}" if series.at else name
 
 
 def finding_row(finding: Finding) -> list[str]:
     part, effect = finding.part, finding.effect
-    unit = UNITS.get(part.rule)
-    shown = (lambda value: f"{value:+.2f}") if unit else (lambda value: f"{100 * value:+.1f} %")
-    what = {"return": "", "curve": " (mean over training)", "learned_deviation": " (learned deviation)"}[part.measure]
-    words = f"{text(side(part.first))} <b>{part.rule}</b> {text(side(part.second))}{what}"
+    shown = (lambda value: f"{value:+.2f}") if not finding.margin else (lambda value: f"{100 * value:+.1f} %")
+    what = {"curve": " (mean over training)", "learned_deviation": " (learned deviation)", "epsilon": " (claimed ε)"}
+    words = f"{text(side(part.first))} <b>{part.rule}</b> {text(side(part.second))}{what.get(part.measure, '')}"
+    if part.rule == "kept":
+        words = f"{text(side(part.first))}: the claimed ε is <b>kept</b>"
     if finding.verdict == "not tested":
-        return [part.task.upper(), words, "", "", "0", pill("not tested"), ""]
-    interval = f"[{shown(effect.low)}, {shown(effect.high)}]" + (f" {unit}" if unit else "")
+        return [part.task.upper(), words, "", "", "", "", "0", pill("not tested")]
     return [
         part.task.upper(),
         words,
+        finding.sign,
         shown(effect.value),
-        interval,
+        f"[{shown(effect.low)}, {shown(effect.high)}]",
+        finding.unit,
         str(finding.seeds),
         pill(finding.verdict),
-        pill(finding.last_tenth),
     ]
 
 
-def forest(findings: Sequence[Finding], reach: float = 0.3) -> str:
-    """Intervals of all parts on one line each, between -30 % and +30 %; what lies beyond is cut off there."""
+def forest(findings: Sequence[Finding], reach: float = 10.0) -> str:
+    """Intervals of all parts on one line each, in units of their margin up to ten of them; what lies beyond is cut off
+    there. Powers of two and shares of a gain, which have none, are drawn on a scale where ±1 is three margins."""
     tested = [finding for finding in findings if finding.verdict != "not tested"]
     height = 8 * max(len(tested), 1) + 4
 
     def place(value: float) -> float:
         return round(95 + 93 * float(np.clip(value / reach, -1, 1)), 1)
 
-    band = f'<rect x="{place(-claims.MARGIN)}" width="{place(claims.MARGIN) - place(-claims.MARGIN):.1f}" y="0" '
+    band = f'<rect x="{place(-1)}" width="{place(1) - place(-1):.1f}" y="0" '
     lines = [f'{band}height="{height}" fill="currentColor" opacity="0.12"/>', zero(height)]
     for row, finding in enumerate(tested):
-        y, tone = 6 + 8 * row, f"var(--{finding.verdict})"
-        value, low, high = (place(number) for number in finding.effect)
+        y, tone = 6 + 8 * row, f"var(--{TONES.get(finding.verdict, finding.verdict)})"
+        value, low, high = (place(number / (finding.margin or 1 / 3)) for number in finding.effect)
         lines.append(f'<path d="M{low} {y}H{high}" stroke="{tone}" stroke-width="3" opacity="0.55"/>')
         lines.append(f'<circle cx="{value}" cy="{y}" r="2.6" fill="{tone}"/>')
     return f'<svg viewBox="0 0 190 {height}" role="img" aria-label="effects">{"".join(lines)}</svg>'
@@ -147,10 +165,16 @@ def figure_section(results: Results) -> str:
         "<div class=choice><button data-choose=deviation aria-pressed=true>mean ± standard deviation</button>"
         "<button data-choose=interval aria-pressed=false>interquartile mean, 95 % interval</button></div>"
     )
+    few = {record.config.training.evaluation_episodes for record in results.runs.values()} == {32}
+    seen = (
+        "Curves were scored on 32 starts, the same at every point, so their level differs from that of the final "
+        "returns."
+        if few
+        else "Points of a curve take turns through the same common starts."
+    )
     parts = [
         "<p>Above, learning curves over seeds between the random and the scripted policy; below, final returns on "
-        "common starts: every seed, the interquartile mean and its bootstrap interval. Curves are scored on few "
-        "starts, the same at every point, so their level may differ from that of the final returns. Hover for "
+        f"common starts: every seed, the interquartile mean and its bootstrap interval. {seen} Hover for "
         "numbers.</p>",
         choice,
     ]
@@ -381,6 +405,7 @@ def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
     """The whole page."""
     sections = {
         "verdicts": verdict_section(claims.judge(results)),
+        "sensitivity": sensitivity_section(results),
         "explorer": explorer.section(results),
         "figures": figure_section(results),
         "distributions": distribution_section(results),

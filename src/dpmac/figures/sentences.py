@@ -1,16 +1,20 @@
-"""The paper's sentences, each with the comparisons that it makes.
+"""The paper's sentences in its own words, each with the comparisons that it makes.
 
-A part compares two cells on one task: `first RULE second`. "Fails", said of I2C without a comparison, is read as worse
-than MADDPG; "remarkable" and "meaningful performance" as not worse than MADDPG; a "slight" decline or drop as one that
-is at most little.
+A part compares two cells on one task: `first RULE second`. What stands in brackets is not the paper's. "Fails", said of
+I2C without a comparison, is read as worse than MADDPG; "remarkable" and "meaningful performance" as not worse than
+MADDPG; "competitive" as not worse than the baselines; a "slight" decline or drop as one that is at most little; "the
+best" as above all others, by however little. Where a sentence says "overall" or "in most cases", or names neither tasks
+nor methods, most of its comparisons decide.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Rule = Literal["better", "much better", "comparable", "not worse", "little worse", "differs", "little learned"]
-Measure = Literal["return", "curve", "learned_deviation"]
+Rule = Literal[
+    "above", "better", "much better", "comparable", "not worse", "little worse", "differs", "little learned", "kept"
+]
+Measure = Literal["return", "curve", "learned_deviation", "epsilon"]
 
 ALL = ("cn", "ccn", "pp")
 
@@ -22,6 +26,8 @@ class Series(NamedTuple):
     budget: str = "free"
     at: str = ""
     """Noise that the finished teams are scored at, if not their own."""
+    variant: str = ""
+    """How these runs differ from the plain ones (`experiments.VARIANTS`)."""
 
 
 class Part(NamedTuple):
@@ -32,7 +38,8 @@ class Part(NamedTuple):
     rule: Rule
     second: Series
     measure: Measure = "return"
-    """return: the final one. curve: the mean over all of training. learned_deviation: the sender's, at the end."""
+    """return: the final one. curve: the mean over all of training. learned_deviation: the sender's, at the end.
+    epsilon: what is claimed beside what is true."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,8 @@ class Claim:
 MADDPG = Series("silent")
 
 
-def dpmac(budget: str = "free", at: str = "") -> Series:
-    return Series("dpmac", budget, at)
+def dpmac(budget: str = "free", at: str = "", variant: str = "") -> Series:
+    return Series("dpmac", budget, at, variant)
 
 
 def baselines(budget: str = "free") -> tuple[Series, Series]:
@@ -76,6 +83,21 @@ def at_step(*budgets: str) -> tuple[Series, ...]:
     return tuple(series for budget in budgets for series in baselines(budget))
 
 
+PRIVATE_BUDGETS = ("step-0.1", "step-1", "episode-0.1", "episode-1")
+
+
+def private_advantage(rule: Rule) -> tuple[Part, ...]:
+    """DPMAC beside each baseline at the same budget, on every task."""
+    pairs = [(dpmac(budget), other) for budget in PRIVATE_BUDGETS for other in (*baselines(budget), MADDPG)]
+    return every(ALL, pairs, rule)
+
+
+def free_competition() -> tuple[Part, ...]:
+    """DPMAC beside each baseline with free messages, on every task."""
+    return every(ALL, [(dpmac(), other) for other in (*baselines(), MADDPG)], "not worse")
+
+
+FRONT = "Abstract, introduction, contributions and conclusion"
 MAIN = "Experiment results"
 BUDGETS = "DPMAC under different privacy budgets"
 FREE = "Appendix: results without privacy"
@@ -85,6 +107,83 @@ EPISODE = "Appendix: episode-level privacy"
 EPISODE_BUDGETS = "Appendix: DPMAC under different episode-level budgets"
 
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "rigorous",
+        FRONT,
+        "[DPMAC] protects the sensitive information of individual agents by equipping each agent with a local message "
+        "sender with rigorous (ε, δ)-differential privacy (DP) guarantee.",
+        every(
+            ALL,
+            [
+                (dpmac(budget), dpmac(budget))
+                for budget in ("step-0.01", "step-0.1", "step-1", "episode-0.01", "episode-0.1", "episode-1")
+            ],
+            "kept",
+            "epsilon",
+        ),
+    ),
+    Claim(
+        "alleviates",
+        FRONT,
+        "we adopt a stochastic message sender for each agent respectively and incorporate the DP requirement into the "
+        "sender, which automatically adjusts the learned message distribution to alleviate the instability caused "
+        "by DP "
+        "noise.",
+        every(
+            ["ccn"],
+            [
+                (dpmac(budget), dpmac(budget, variant="deterministic"))
+                for budget in ("step-1", "step-0.1", "step-0.01", "episode-1", "episode-0.1", "episode-0.01")
+            ],
+            "better",
+        ),
+        most=True,
+    ),
+    Claim(
+        "clear-advantage",
+        FRONT,
+        "Extensive experiments demonstrate a clear advantage of DPMAC over baseline methods in privacy-preserving "
+        "scenarios.",
+        private_advantage("better"),
+        most=True,
+    ),
+    Claim(
+        "significantly-outperforms",
+        FRONT,
+        "Specifically, in privacy-preserving scenarios, DPMAC significantly outperforms baselines.",
+        private_advantage("better"),
+        most=True,
+    ),
+    Claim(
+        "competitive",
+        FRONT,
+        "Moreover, even without any privacy constraints, DPMAC could also gain competitive performance against "
+        "baselines.",
+        free_competition(),
+        most=True,
+    ),
+    Claim(
+        "contribution-private",
+        FRONT,
+        "Extensive experiments show that DPMAC clearly outperforms baselines in privacy-preserving scenarios",
+        private_advantage("better"),
+        most=True,
+    ),
+    Claim(
+        "contribution-free",
+        FRONT,
+        "and gains competitive performance in non-private scenarios.",
+        free_competition(),
+        most=True,
+    ),
+    Claim(
+        "conclusion",
+        FRONT,
+        "Extensive experiments conducted on 3 MPE tasks with varying privacy constraints demonstrate the effectiveness "
+        "of DPMAC against the baseline methods.",
+        private_advantage("better"),
+        most=True,
+    ),
     Claim(
         "free-ccn",
         MAIN,
@@ -111,19 +210,21 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "baselines-degenerate",
         MAIN,
-        "the performance of TarMAC and I2C degenerates significantly",
+        "Specifically, the performance of TarMAC and I2C degenerates significantly",
         every(ALL, [(freely(one), one) for one in at_step("step-0.1", "step-1")], "much better"),
+        most=True,
     ),
     Claim(
         "baselines-inferior",
         MAIN,
         "and becomes even inferior to the performance of MADDPG.",
         every(ALL, [(MADDPG, one) for one in at_step("step-0.1", "step-1")], "better"),
+        most=True,
     ),
     Claim(
         "dpmac-slight",
         MAIN,
-        "in most cases, the performance of DPMAC with privacy constraints only suffers a slight decline",
+        "However, in most cases, the performance of DPMAC with privacy constraints only suffers a slight decline",
         every(ALL, [(dpmac(budget), dpmac()) for budget in ("step-0.1", "step-1")], "little worse"),
         most=True,
     ),
@@ -144,47 +245,63 @@ CLAIMS: tuple[Claim, ...] = (
         "others-serious",
         BUDGETS,
         "while other baselines' performance suffers serious degeneration, as we have analyzed above.",
-        every(["cn", "ccn"], [(freely(one), one) for one in at_step("step-0.1")], "much better"),
+        every(["cn", "ccn"], [(freely(one), one) for one in at_step("step-0.01")], "much better"),
     ),
     Claim(
         "pp-0.01",
         BUDGETS,
-        "on the PP task under the privacy constraint with ε = 0.01, DPMAC also suffers clear performance degradation.",
+        "Besides, on the PP task under the privacy constraint with ε = 0.01, DPMAC also suffers clear performance "
+        "degradation.",
         every(["pp"], [(dpmac(), dpmac("step-0.01"))], "better"),
     ),
     Claim(
         "variance-adjusted",
         BUDGETS,
-        "DPMAC could automatically adjust the variance of the stochastic message sender",
+        "Overall, the experiments of DPMAC under different privacy budgets also show that DPMAC could automatically "
+        "adjust the variance of the stochastic message sender",
         every(
             ALL,
             [(dpmac(budget), dpmac()) for budget in ("step-1", "step-0.1", "step-0.01")],
             "differs",
             "learned_deviation",
         ),
+        most=True,
     ),
     Claim(
         "noise-robust",
         BUDGETS,
         "so that it learns a noise-robust message representation.",
         every(ALL, [(dpmac(budget), dpmac("free", at=budget)) for budget in ("step-1", "step-0.1")], "better"),
+        most=True,
     ),
     Claim(
         "very-close",
         BUDGETS,
-        "DPMAC gains very close performance when ε = 0.1 and ε = 1.0,",
+        "As shown in Figure [step-dpmac], DPMAC gains very close performance when ε = 0.1 and ε = 1.0, though the "
+        "privacy "
+        "requirements of ε = 0.1 and ε = 1.0 differ by one order of magnitude.",
         every(ALL, [(dpmac("step-0.1"), dpmac("step-1"))], "comparable"),
     ),
     Claim(
         "baseline-gaps",
         BUDGETS,
-        "one can see large performance gaps for the same baseline algorithms under different ε",
+        "However, one can see large performance gaps for the same baseline algorithms under different ε from Figure "
+        "[step-0.1] and [step-1.0].",
         every(ALL, zip(baselines("step-1"), baselines("step-0.1"), strict=True), "much better"),
+    ),
+    Claim(
+        "baselines-effective",
+        FREE,
+        "TarMAC and I2C, which are effective communication-based algorithm and can achieve superior performance than "
+        "methods without communication such as MADDPG.",
+        every(ALL, [(one, MADDPG) for one in baselines()], "better"),
+        most=True,
     ),
     Claim(
         "baselines-over-maddpg",
         FREE,
-        "TarMAC and I2C outperform MADDPG on cooperative navigation (CN) and predator-prey (PP) tasks",
+        "As shown in Figure [nonprivate], TarMAC and I2C outperform MADDPG on cooperative navigation (CN) and "
+        "predator-prey (PP) tasks",
         every(["cn", "pp"], [(one, MADDPG) for one in baselines()], "better"),
     ),
     Claim(
@@ -196,7 +313,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "large-margin-ccn",
         FREE,
-        "DPMAC without privacy constraints outperforms TarMAC and I2C by a large margin on CCN task",
+        "However, DPMAC without privacy constraints outperforms TarMAC and I2C by a large margin on CCN task",
         every(["ccn"], [(dpmac(), one) for one in baselines()], "much better"),
     ),
     Claim(
@@ -220,31 +337,31 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "dpmac-0.1",
         PRIVATE,
-        "our DPMAC could still significantly outperform MADDPG on CN and PP tasks",
+        "In contrast, our DPMAC could still significantly outperform MADDPG on CN and PP tasks [ε = 0.10]",
         every(["cn", "pp"], [(dpmac("step-0.1"), MADDPG)], "better"),
     ),
     Claim(
         "dpmac-0.1-ccn",
         PRIVATE,
-        "and is comparable with MADDPG on CCN task. (ε = 0.10)",
+        "and is comparable with MADDPG on CCN task. [ε = 0.10]",
         every(["ccn"], [(dpmac("step-0.1"), MADDPG)], "comparable"),
     ),
     Claim(
         "dpmac-1",
         PRIVATE,
-        "our DPMAC still clearly outperforms all other methods on CN and PP tasks (ε = 1.00)",
+        "our DPMAC still clearly outperforms all other methods on CN and PP tasks [ε = 1.00]",
         every(["cn", "pp"], [(dpmac("step-1"), one) for one in (*baselines("step-1"), MADDPG)], "better"),
     ),
     Claim(
         "dpmac-1-ccn",
         PRIVATE,
-        "and is comparable with MADDPG on CCN task. (ε = 1.00)",
+        "and is comparable with MADDPG on CCN task. [ε = 1.00]",
         every(["ccn"], [(dpmac("step-1"), MADDPG)], "comparable"),
     ),
     Claim(
         "tarmac-1",
         PRIVATE,
-        "TarMAC still has clear degeneration on all tasks (ε = 1.00)",
+        "In sharp contrast to DPMAC, TarMAC still has clear degeneration on all tasks [ε = 1.00]",
         every(ALL, [(Series("tarmac"), Series("tarmac", "step-1"))], "better"),
     ),
     Claim(
@@ -262,7 +379,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "cn-close",
         MORE,
-        "On CN task, the performance of DPMAC with different privacy budgets are very close except ε = 0.01",
+        "On CN task, the performance of DPMAC with different privacy budgets are very close except ε = 0.01, "
+        "which is a very stringent privacy level.",
         (
             *every(["cn"], [(dpmac(budget), dpmac()) for budget in ("step-1", "step-0.1")], "comparable"),
             *every(["cn"], [(dpmac(), dpmac("step-0.01"))], "better"),
@@ -272,12 +390,12 @@ CLAIMS: tuple[Claim, ...] = (
         "ccn-best",
         MORE,
         "On CCN task, DPMAC without privacy constraint achieves the best performance,",
-        every(["ccn"], [(dpmac(), dpmac(budget)) for budget in ("step-1", "step-0.1", "step-0.01")], "better"),
+        every(["ccn"], [(dpmac(), dpmac(budget)) for budget in ("step-1", "step-0.1", "step-0.01")], "above"),
     ),
     Claim(
         "ccn-meaningful",
         MORE,
-        "and DPMAC with different ε could also reach meaningful performance. (CCN)",
+        "and DPMAC with different ε could also reach meaningful performance. [CCN]",
         every(["ccn"], [(dpmac(budget), MADDPG) for budget in ("step-1", "step-0.1", "step-0.01")], "not worse"),
     ),
     Claim(
@@ -289,7 +407,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "only-pp",
         MORE,
-        "the performance of DPMAC drops clearly only when ε = 0.01 on PP task.",
+        "Overall, one can see that the performance of DPMAC drops clearly only when ε = 0.01 on PP task.",
         (
             *every(["pp"], [(dpmac(), dpmac("step-0.01"))], "better"),
             *every(["pp"], [(dpmac(budget), dpmac()) for budget in ("step-0.1", "step-1")], "not worse"),
@@ -299,6 +417,7 @@ CLAIMS: tuple[Claim, ...] = (
                 "not worse",
             ),
         ),
+        most=True,
     ),
     Claim(
         "episode-further",
@@ -310,13 +429,13 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "episode-0.1-cn",
         EPISODE,
-        "DPMAC could still clearly outperform MADDPG on CN task (episode, ε = 0.10)",
+        "However, DPMAC could still clearly outperform MADDPG on CN task [episode, ε = 0.10]",
         every(["cn"], [(dpmac("episode-0.1"), MADDPG)], "better"),
     ),
     Claim(
         "episode-0.1-ccn",
         EPISODE,
-        "and is comparable with MADDPG on CCN task. (episode, ε = 0.10)",
+        "and is comparable with MADDPG on CCN task. [episode, ε = 0.10]",
         every(["ccn"], [(dpmac("episode-0.1"), MADDPG)], "comparable"),
     ),
     Claim(
@@ -334,7 +453,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "episode-i2c",
         EPISODE,
-        "I2C still fails across all tasks (episode, ε = 1.00)",
+        "I2C still fails across all tasks [episode, ε = 1.00]",
         every(ALL, [(MADDPG, Series("i2c", "episode-1"))], "better"),
     ),
     Claim(
@@ -346,7 +465,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "tarmac-had",
         EPISODE,
-        "TarMAC has exceeded MADDPG on CN task and was comparable with MADDPG on CCN task (step, ε = 1.00)",
+        "Specifically, TarMAC has exceeded MADDPG on CN task and was comparable with MADDPG on CCN task [step, ε = "
+        "1.00],",
         (
             *every(["cn"], [(Series("tarmac", "step-1"), MADDPG)], "better"),
             *every(["ccn"], [(Series("tarmac", "step-1"), MADDPG)], "comparable"),
@@ -355,32 +475,36 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "tarmac-now",
         EPISODE,
-        "but now TarMAC turns out be outperformed by MADDPG on these tasks (episode, ε = 1.00)",
+        "but now TarMAC turns out be outperformed by MADDPG on these tasks [episode, ε = 1.00].",
         every(["cn", "ccn"], [(MADDPG, Series("tarmac", "episode-1"))], "better"),
     ),
     Claim(
         "tarmac-gap",
         EPISODE,
-        "the performance gap between MADDPG and TarMAC now also becomes larger [...] on the PP task.",
+        "Besides, the performance gap between MADDPG and TarMAC now also becomes larger under the episode-level "
+        "privacy "
+        "constraint on the PP task.",
         every(["pp"], [(Series("tarmac", "step-1"), Series("tarmac", "episode-1"))], "better"),
     ),
     Claim(
         "episode-1",
         EPISODE,
-        "even though under episode-level privacy constraint of ε = 1.00, DPMAC still outperforms MADDPG on CN and PP "
+        "However, even though under episode-level privacy constraint of ε = 1.00, DPMAC still outperforms MADDPG on "
+        "CN and PP "
         "tasks",
         every(["cn", "pp"], [(dpmac("episode-1"), MADDPG)], "better"),
     ),
     Claim(
         "episode-1-ccn",
         EPISODE,
-        "and is comparable with MADDPG on the CCN task. (episode, ε = 1.00)",
+        "and is comparable with MADDPG on the CCN task. [episode, ε = 1.00]",
         every(["ccn"], [(dpmac("episode-1"), MADDPG)], "comparable"),
     ),
     Claim(
         "episode-harder",
         EPISODE,
-        "it is harder to learn under the episode-level privacy constraints",
+        "The above results indeed demonstrate that it is harder to learn under the episode-level privacy constraints "
+        "since larger privacy noises are injected into the messages",
         every(
             ALL,
             [
@@ -433,12 +557,15 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "episode-adjusted",
         EPISODE_BUDGETS,
-        "DPMAC can still learn to adjust the message distributions [...] even under episode-level privacy constraints.",
+        "Overall, the above results show that DPMAC can still learn to adjust the message distributions to "
+        "alleviate the "
+        "negative impacts of privacy noises even under episode-level privacy constraints.",
         every(
             ALL,
             [(dpmac(budget), dpmac()) for budget in ("episode-1", "episode-0.1", "episode-0.01")],
             "differs",
             "learned_deviation",
         ),
+        most=True,
     ),
 )

@@ -88,6 +88,10 @@ class Maddpg(Learner):
     """
     recurrent_critic: bool = False
     """Whether critics have a recurrent layer."""
+    critic_layers: int = 1
+    """Layers of critics before that one."""
+    critic_norm: bool = False
+    """Whether critics normalise their inputs and what each of their layers gives."""
     clock: bool = False
     """Whether critics are told the time, without which the value of a state in a finite episode cannot be known."""
 
@@ -95,6 +99,9 @@ class Maddpg(Learner):
 
     def __post_init__(self) -> None:
         require(whole(self.batch, 0), f"batch must be a whole number from 1, or 0, not {self.batch}")
+        require(
+            whole(self.critic_layers, 1, 16), f"critic_layers must be a whole number from 1, not {self.critic_layers}"
+        )
         require(whole(self.buffer, 1), f"buffer must be a whole number from 1, not {self.buffer}")
         for name in ("learning_rate", "gradient_norm"):
             value = getattr(self, name)
@@ -125,7 +132,14 @@ class Maddpg(Learner):
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
         task = play.task
         inputs = team.agents * (task.observation_size + team.actions)
-        critic = Critic(inputs, team.width, self.recurrent_critic, team.horizon if self.clock else 0)
+        critic = Critic(
+            inputs,
+            team.width,
+            self.recurrent_critic,
+            team.horizon if self.clock else 0,
+            self.critic_layers,
+            self.critic_norm,
+        )
         critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
         start = jax.vmap(self.optimiser.init)
         one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, team.free, k).episode, 0), key)

@@ -54,18 +54,24 @@ def rollout(
     relaxed: bool = False,
     jitter: float = 0.0,
     given: Given | None = None,
+    among: int = 0,
+    first: Array | int = 0,
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
     Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Relaxed
     ones are the same samples with a soft gradient, as weights on all actions, in tasks that can be differentiated. The
     noise scale is (agent,), or drawn for each episode from a table (row, agent). A learner may explore symbols by
-    Gumbel noise of this scale on their scores (`jitter`), or say what is released whatever is sent (`given`).
+    Gumbel noise of this scale on their scores (`jitter`), or say what is released whatever is sent (`given`). Where
+    `among` is given, greedy episodes are those from the `first` on among that many of the key, round and round.
     """
     start_key, draw_key, gumbel_key, explore_key = jax.random.split(key, 4)
     explore_key, jitter_key = jax.random.split(explore_key) if jitter else (explore_key, explore_key)
     shape = (episodes, task.horizon, task.agents)
-    keys, starts = jax.random.split(draw_key, episodes), jax.random.split(start_key, episodes)
+    keys, starts = jax.random.split(draw_key, among or episodes), jax.random.split(start_key, among or episodes)
+    if among:
+        place = (first + jnp.arange(episodes)) % among
+        keys, starts = keys[place], starts[place]
     scale = draw_rows(table, keys) if table.value.ndim == 2 else table
     if scale.value.ndim == 1:
         scale = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), scale)

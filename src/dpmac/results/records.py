@@ -127,6 +127,11 @@ def read(folder: Path) -> Results:
     runs, slices = {}, []
     for path in sorted(folder.glob(PACKED)):
         packed = unpack(path)
+        for name in runs.keys() & packed.runs.keys():
+            same = runs[name].config == packed.runs[name].config
+            require(
+                same, f"{folder} holds run {name} twice, trained otherwise; keep such results in folders of their own"
+            )
         runs |= packed.runs
         slices += [item for item in packed.slices if item not in slices]
     for path in sorted((folder / "runs").glob("*")) if (folder / "runs").is_dir() else []:
@@ -194,11 +199,13 @@ def unpacked(path: Path, name: str, item: Mapping[str, Any]) -> Record:
 
 
 def renamed(name: str, config: RunConfig) -> str:
-    """The name of a run or population; version 0.1 called the silent method by its learner's name.
+    """The name of a run or population; version 0.1 called the silent method by its learner's name, and runs with the
+    paper's one update an episode `often`.
 
-    >>> renamed("ccn-maddpg-free-seed-0", RunConfig("ccn", "silent"))
-    'ccn-silent-free-seed-0'
+    >>> renamed("ccn-maddpg-often-free-seed-0", RunConfig("ccn", "silent"))
+    'ccn-silent-paper-free-seed-0'
     """
+    name = name.replace("-often-", "-paper-")
     for old, new in RENAMED_METHODS.items():
         if config.method == new and name.startswith(f"{config.task}-{old}"):
             return name.replace(f"-{old}", f"-{new}", 1)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special, stats
 
 from dpmac.config import require
 from dpmac.results.records import Record
@@ -88,8 +88,10 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
         return Estimate(value, -np.inf, np.inf)
     if np.ptp(a) == 0 and np.ptp(b) == 0:
         return Estimate(value, value, value)
-    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(CONFIDENCE)
-    return Estimate(value, float(interval.low), float(interval.high))
+    parts = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
+    half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(sum(parts)))
+    return Estimate(value, value - half, value + half)
 
 
 def interval(scores: ArrayLike) -> Estimate:

@@ -155,7 +155,7 @@ def settings_of(program: Program, runs: list[Run]) -> dict[str, Array]:
 
 def evaluations_of(program: Program) -> list[int]:
     """Iterations after which a run is evaluated."""
-    count = min(program.training.evaluations, program.iterations)
+    count = program.evaluations
     return [round(program.iterations * (index + 1) / count) for index in range(count)]
 
 

@@ -17,10 +17,14 @@ from dpmac.config import Channel, NetworkConfig, RunConfig, Training, to_json
 from dpmac.learner import base as learners
 from dpmac.learner.base import Clock, Learner, Rollout
 from dpmac.learner.rollout import describe, returns, rollout
-from dpmac.tasks import Task
+from dpmac.tasks import Task, abilities
 
 EVALUATION_SEED = 20_230_813
 """Evaluations of every run, method and budget start from the same states."""
+STARTS = 4096
+"""Common starts. Finished teams are scored on all of them; each point of a curve on some, those that come next."""
+ON_HOST = 32
+"""Episodes of a point, at most, in an environment on the host, where episodes cost as much as learning."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ class Program:
     def iterations(self) -> int:
         """Iterations of a whole run."""
         return self.training.iterations(self.task.horizon)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of a whole run; there is at least an iteration between two."""
+        return min(self.training.evaluations, self.iterations)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -118,8 +127,23 @@ def iterate(
 
 
 def evaluate(program: Program, team: Team, scale: NoiseScale, episodes: int) -> Any:
-    """Greedy episodes (episode, …) on the common starts."""
+    """Greedy episodes (episode, …) on the first so many of the common starts."""
     return rollout(program.task, team, scale, jax.random.key(EVALUATION_SEED), episodes, greedy=True).episode
+
+
+def glance(program: Program, team: Team, scale: NoiseScale, steps: Array) -> Any:
+    """Greedy episodes (episode, …) for the point of a curve after so many steps.
+
+    Points take turns through the common starts, all runs alike, so that a few of them together have seen them all: any
+    starts that are the same at every point would shift the whole curve.
+    """
+    count, training = program.evaluations, program.training
+    episodes = min(training.evaluation_episodes, ON_HOST if abilities(program.task).at_once else STARTS)
+    index = jnp.round(steps / program.steps * count).astype(jnp.int32) - 1
+    key = jax.random.key(EVALUATION_SEED)
+    return rollout(
+        program.task, team, scale, key, episodes, greedy=True, among=STARTS, first=index * episodes % STARTS
+    ).episode
 
 
 def advance(
@@ -145,7 +169,7 @@ def advance(
     state, total = jax.lax.fori_loop(0, iterations, step, (state, zero))
     team = program.learner.team(state.learner)
     report = {name: value / iterations for name, value in total.items()}
-    episodes = evaluate(program, team, scale, program.training.evaluation_episodes)
+    episodes = glance(program, team, scale, state.steps)
     report |= {"return": jnp.mean(returns(episodes))}
     if protocol.find(program.method).speaks:
         report |= describe(team, pick(episodes, 0), scale)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpmac.config import check_choice
+from dpmac.config import check_choice, require
 from dpmac.tasks import particles
 from dpmac.tasks.assignment import assign
 from dpmac.tasks.base import Body, Scene, check_count, check_radius
@@ -31,6 +31,9 @@ class CN:
     convention: Convention = "openai"
     """Integration and reward: `openai` sums over agents and counts each agent as touching itself, shared; `mpe2` gives
     each agent half its own collisions and half the distances of the landmarks."""
+    landmark_range: float = 1.0
+    """Landmarks start on this share of the square on which agents start: 1 in OpenAI's package, 0.8 in the paper's
+    release."""
     view_radius: float = math.inf
     """Landmarks and agents beyond it are hidden."""
     horizon: int = 25
@@ -47,6 +50,7 @@ class CN:
         check_count("agents", self.agents, 1, 256)
         check_count("landmarks", self.landmarks, 1, 256)
         check_choice("convention", self.convention, Convention)
+        require(0 < self.landmark_range <= 1, f"landmark_range must lie in (0, 1], not {self.landmark_range}")
         check_radius(self.view_radius)
         check_count("horizon", self.horizon, 1, 10_000)
 
@@ -62,7 +66,8 @@ class CN:
 
     def reset(self, key: jax.Array) -> CNState:
         agents, landmarks = particles.uniform_points(key, self.agents, self.landmarks)
-        return CNState(particles.at_rest(agents), landmarks)
+        share = self.landmark_range
+        return CNState(particles.at_rest(agents), Points(share * landmarks.x, share * landmarks.y))
 
     def observe(self, state: CNState) -> jax.Array:
         """Own velocity, own position, relative landmarks, relative others."""

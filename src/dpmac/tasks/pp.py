@@ -15,6 +15,7 @@ from dpmac.tasks.base import Body, Scene, check_count, check_radius
 from dpmac.tasks.particles import Bodies, Convention, Points
 
 Reading = Literal["preys", "predators"]
+Fence = Literal["adds", "replaces"]
 
 PREDATOR_RADIUS = 0.04
 PREY_RADIUS = 0.05
@@ -40,6 +41,9 @@ class PP:
     reward: Reading = "preys"
     """Distances are summed over `preys` (to the nearest predator: I2C's code) or over `predators` (to the nearest prey:
     the paper's text)."""
+    fence: Fence = "adds"
+    """Beyond the fence, the push back inwards `adds` to a prey's flight (I2C's code and the paper's release), or
+    `replaces` it (version 0.1 of this package)."""
     convention: Convention = "openai"
     """Integration."""
     view_radius: float = math.inf
@@ -59,6 +63,7 @@ class PP:
         check_count("predators", self.predators, 1, 256)
         check_count("preys", self.preys, 1, 256)
         check_choice("reward", self.reward, Reading)
+        check_choice("fence", self.fence, Fence)
         check_choice("convention", self.convention, Convention)
         check_radius(self.view_radius)
         check_count("horizon", self.horizon, 1, 10_000)
@@ -92,7 +97,7 @@ class PP:
     def step(self, state: PPState, actions: jax.Array) -> tuple[PPState, jax.Array]:
         ux, uy = particles.push(actions)
         fx, fy = particles.contact_forces(state.predators, PREDATOR_RADIUS)
-        flight_x, flight_y = flight(state)
+        flight_x, flight_y = flight(state, self.fence)
         predators = particles.integrate(
             state.predators, particles.GAIN * ux + fx, particles.GAIN * uy + fy, self.convention
         )
@@ -143,18 +148,20 @@ def nearest_of(a: Bodies, b: Bodies) -> tuple[jax.Array, jax.Array]:
     return best_x, best_y
 
 
-def flight(state: PPState) -> tuple[jax.Array, jax.Array]:
+def flight(state: PPState, fence: Fence = "adds") -> tuple[jax.Array, jax.Array]:
     """Directions (prey,) and (prey,) in which the preys push: one unit along the dominant axis away from the nearest
-    predator, or nothing when that one touches; beyond the fence two units back along the dominant axis of the place."""
+    predator; beyond the fence also, or instead, two units back along the dominant axis of the place; nothing at all
+    when that predator touches."""
     preys = state.preys
     dx, dy = nearest_of(preys, state.predators)
     free = particles.distance(dx, dy) >= PREDATOR_RADIUS + PREY_RADIUS
     ux, uy = along_dominant_axis(-dx, -dy)
     back_x, back_y = along_dominant_axis(-preys.x, -preys.y)
     outside = jnp.maximum(jnp.abs(preys.x), jnp.abs(preys.y)) > FENCE
-    flee_x = jnp.where(outside, FENCE_PUSH * back_x, ux)
-    flee_y = jnp.where(outside, FENCE_PUSH * back_y, uy)
-    return jnp.where(free, flee_x, 0), jnp.where(free, flee_y, 0)
+    if fence == "replaces":
+        ux, uy = jnp.where(outside, 0, ux), jnp.where(outside, 0, uy)
+    push = jnp.where(outside, FENCE_PUSH, 0)
+    return jnp.where(free, ux + push * back_x, 0), jnp.where(free, uy + push * back_y, 0)
 
 
 def along_dominant_axis(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -18,6 +18,9 @@ from dpmac.learner.maddpg import Maddpg
 from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import describe, rollout
 
+rollout, actor_loss, values, describe = map(eqx.filter_jit, (rollout, maddpg.actor_loss, maddpg.values, describe))
+
+unroll = eqx.filter_jit(lambda team, *given: team.unroll(*given))
 TASK = tasks.make("probe-neighbour", horizon="4")
 LEARNER = Maddpg(batch=4, logit_penalty=0.0)
 SENDER, RECEIVER = ("shared", "mean", "log_deviation"), ("key", "query", "value")
@@ -28,7 +31,7 @@ def build(channel=None, learner=LEARNER):
     team_key, critic_key, episode_key = jax.random.split(jax.random.key(0), 3)
     shape = TaskShape(TASK.agents, TASK.observation_size, TASK.actions, TASK.horizon)
     team = make_team(team_key, shape, "dpmac", {}, channel or Channel(), NetworkConfig(8, 6, 4))
-    networks, optimisers, _ = learner.init(critic_key, team, Rollout(TASK, 4), EPISODES)
+    networks, optimisers, _ = eqx.filter_jit(learner.init)(critic_key, team, Rollout(TASK, 4), EPISODES)
     scale = noise_scale(channel or Channel(), (0.1, 0.1, 0.1))
     episodes = rollout(TASK, team, scale, episode_key, EPISODES).episode
     return networks, optimisers, episodes, scale
@@ -92,11 +95,11 @@ def test_own_action_comes_from_the_policy_and_those_of_the_others_from_the_repla
     planted = (batch.actions + 1) % TASK.actions
     gumbel = 1e4 * jax.nn.one_hot(planted, TASK.actions)
     draws = team.draw(jax.random.key(1), EPISODES)
-    found, _ = maddpg.actor_loss(team, networks.critics, batch, draws, gumbel, scale, 0.0)
+    found, _ = actor_loss(team, networks.critics, batch, draws, gumbel, scale, 0.0)
     wanted = 0.0
     for agent in range(3):
         joint = batch.actions.at[:, agent].set(planted[:, agent])
-        q = maddpg.values(networks.critics, batch.observations[:-1], jax.nn.one_hot(joint, TASK.actions))
+        q = values(networks.critics, batch.observations[:-1], jax.nn.one_hot(joint, TASK.actions))
         wanted -= float(jnp.mean(q[:, agent]))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -106,10 +109,10 @@ def test_targets_stop_at_the_horizon_or_see_through_it(parts, terminal):
     networks, _, episodes, scale = parts
     batch, learner = inside(episodes), Maddpg(discount=0.9, bootstrap_horizon=not terminal)
     draws = networks.team.draw(jax.random.key(3), EPISODES)
-    target = maddpg.targets(learner, networks, batch, draws, scale)
-    logits = networks.target_team.unroll(batch.observations, batch.actions, draws, scale)
+    target = eqx.filter_jit(maddpg.targets)(learner, networks, batch, draws, scale)
+    logits = unroll(networks.target_team, batch.observations, batch.actions, draws, scale)
     greedy = jax.nn.one_hot(jnp.argmax(logits, -1), TASK.actions)
-    following = np.array(maddpg.values(networks.target_critics, batch.observations[1:], greedy[1:]))
+    following = np.array(values(networks.target_critics, batch.observations[1:], greedy[1:]))
     if terminal:
         following[-1] = 0
     np.testing.assert_allclose(target, batch.rewards + 0.9 * following, rtol=1e-5, atol=1e-6)
@@ -119,7 +122,7 @@ def test_a_critic_of_each_agent_sees_all_observations_and_actions(parts):
     networks, _, episodes, _ = parts
     batch = inside(episodes)
     observations, actions = batch.observations[:-1], jax.nn.one_hot(batch.actions, TASK.actions)
-    q = maddpg.values(networks.critics, observations, actions)
+    q = values(networks.critics, observations, actions)
     assert q.shape == (TASK.horizon, 3, EPISODES)
     for given in (0, 1):
         slope = jax.grad(lambda *both: maddpg.values(networks.critics, *both)[2, 1, 3], given)(observations, actions)
@@ -202,7 +205,7 @@ def test_a_critic_with_a_clock_values_the_same_state_by_the_time_that_is_left():
     actions = jax.nn.one_hot(still.actions, TASK.actions)
     ticking = with_ticking_clock(networks.critics)
     for critics, differs in ((networks.critics, False), (ticking, True)):
-        q = maddpg.values(critics, still.observations[:-1], actions)
+        q = values(critics, still.observations[:-1], actions)
         assert bool(jnp.any(jnp.abs(q - q[:1]) > 1e-4)) == differs
 
 
@@ -211,8 +214,8 @@ def test_the_clock_is_learned_and_the_same_for_states_and_for_what_follows_them(
     batch = inside(episodes)
     ticking = with_ticking_clock(networks.critics)
     actions = jax.nn.one_hot(jnp.concatenate([batch.actions, batch.actions[-1:]]), TASK.actions)
-    long = maddpg.values(ticking, batch.observations, actions)
-    np.testing.assert_allclose(long[:-1], maddpg.values(ticking, batch.observations[:-1], actions[:-1]), rtol=1e-5)
+    long = values(ticking, batch.observations, actions)
+    np.testing.assert_allclose(long[:-1], values(ticking, batch.observations[:-1], actions[:-1]), rtol=1e-5)
     slope = jax.grad(maddpg.critic_loss)(networks.critics, batch, jnp.zeros_like(batch.rewards), TASK.actions)
     assert bool(jnp.any(slope.clock != 0))
 
@@ -231,7 +234,7 @@ def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
     np.testing.assert_array_equal(batch.scale.value, np.broadcast_to(loud.value, (32, 3)))
     draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(played.episode.draws))
     turned = replay.by_time(played.episode)
-    logits = team.unroll(turned.observations[:-1], turned.actions, draws, turned.scale)
+    logits = unroll(team, turned.observations[:-1], turned.actions, draws, turned.scale)
     np.testing.assert_allclose(jnp.moveaxis(logits, 2, 0), played.logits, rtol=1e-4, atol=1e-5)
-    wrong = team.unroll(turned.observations[:-1], turned.actions, draws, later.scale)
+    wrong = unroll(team, turned.observations[:-1], turned.actions, draws, later.scale)
     assert float(jnp.max(jnp.abs(jnp.moveaxis(wrong, 2, 0) - played.logits))) > 1e-2

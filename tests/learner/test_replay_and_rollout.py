@@ -14,6 +14,7 @@ from dpmac.learner import replay
 from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import returns, rollout
 
+rollout = eqx.filter_jit(rollout)
 TASK = tasks.make("probe-listen", symbols="3")
 CHANNEL = Channel()
 

@@ -19,7 +19,7 @@ FEW = {("code", "mappo"), ("response", "pathwise"), ("subset", "maddpg")}  # the
 def case(request, tmp_path):
     """What a run that nobody disturbs leaves behind, the folder of the same run before its first step, and its line."""
     mechanism, learner = request.param
-    config = small(learner, Channel(mechanism, period=0 if mechanism == "response" else 1), evaluations=20)
+    config = small(learner, Channel(mechanism, period=0 if mechanism == "response" else 1))
     train(tmp_path / "whole", config)
     folder = tmp_path / "run"
     population.create(folder, config)

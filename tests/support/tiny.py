@@ -45,7 +45,7 @@ def learning(config: RunConfig, **changes: Any) -> RunConfig:
     )
 
 
-def small(learner: str, channel: Channel | None = None, **training: int) -> RunConfig:
+def small(learner: str, channel: Channel | None = None) -> RunConfig:
     """A run of the smallest size by this learner, whose agents share their parameters."""
     run = RunConfig(
         "probe-listen",
@@ -56,7 +56,7 @@ def small(learner: str, channel: Channel | None = None, **training: int) -> RunC
         networks=NetworkConfig(8, 8, 4, products=3, entry_layer=True, share_parameters=True),
     )
     options: dict[str, Any] = {"batch": 4, "explore_steps": 100} if learner == "maddpg" else {}
-    return learning(run, **{"steps": 400, "evaluations": 5, "evaluation_episodes": 4, **training}, **options)
+    return learning(run, steps=400, evaluations=20, evaluation_episodes=4, **options)
 
 
 def train(folder: Path, config: RunConfig = CONFIG, most: int = 0) -> population.Loaded:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import sys
 import time
 from typing import Any
 
@@ -72,25 +73,14 @@ def test_the_time_of_a_step_does_not_tell_what_an_agent_saw(name, count, record_
 
 
 def test_a_planted_branch_of_a_step_is_found(monkeypatch):
-    sound = deploy.checked
+    agent = agent_of(CHANNELS["gaussian"])
+    home = sys.modules[type(agent).__module__]
+    sound = home.checked
 
     def branches(values, shape):
         if np.size(values) and np.ravel(values)[0] > 4:
             sorted(range(0, -2000, -1))
         return sound(values, shape)
 
-    agent = agent_of(CHANNELS["gaussian"])
-    monkeypatch.setattr(deploy, "checked", branches)
+    monkeypatch.setattr(home, "checked", branches)
     assert timing.distinguish(*timed(agent, 3_000)).p_value < CHANCE
-
-
-def test_a_step_with_a_slot_ends_at_it():
-    agent = agent_of(CHANNELS["gaussian"])
-    seen, carry = np.zeros(agent.observation_size), agent.start()
-    _, _, carry = agent.act(seen, {}, carry)  # compiles
-    slot = time.monotonic() + 0.2
-    _, sent, carry = agent.act(seen, {}, carry, slot)
-    assert time.monotonic() >= slot
-    assert sorted(sent) == agent.others
-    _, late, _ = agent.act(seen, {}, carry, slot)
-    assert late == {}

@@ -21,7 +21,7 @@ from jax import Array
 
 from dpmac import privacy
 from dpmac.agents import protocol
-from dpmac.agents.mechanisms import NoiseScale, mechanism, noise_scale
+from dpmac.agents.mechanisms import Mechanism, NoiseScale, mechanism, noise_scale
 from dpmac.agents.team import Team, pick
 from dpmac.config import Channel, Release, require
 from dpmac.privacy import Bound, Canary, Check, Measurement
@@ -254,18 +254,8 @@ def rare_inputs(
     alone = replace(channel.spec, period=1, copies=1, sample_rate=0.0, recipient_rate=1.0)
     scales = jax.tree.map(lambda leaf: leaf[np.array(private)], scale)
 
-    def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
-        return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
-
-    @jax.jit
-    def releases(messages: Array, keys: Array) -> tuple[Array, Array]:
-        """Messages are an argument: as constants they would be simplified by other arithmetic than those of a run."""
-        draws = jax.vmap(lambda key: channel.draw(key, (len(kinds), len(private))))(keys)
-        agents = jax.vmap(one, in_axes=(None, 0, 0))
-        each = jax.vmap(agents, in_axes=(0, 0, None))
-        return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
-
-    before, left = jax.device_get(releases(jnp.asarray(kinds), jax.random.split(jax.random.key(seed), episodes)))
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    before, left = jax.device_get(released(channel, jnp.asarray(kinds), scales, keys, len(private)))
     if path == "deployed":
         made = np.broadcast_to(kinds, (episodes, *kinds.shape))
         each = [deployed(Release(alone, amount, len(kinds)), made, 1)[:, :, 0] for amount in amounts]
@@ -278,6 +268,21 @@ def all_checks(spec: Channel, before: np.ndarray, left: np.ndarray, noise: np.nd
     """Checks of a mechanism for noise of this path."""
     host = privacy.mechanisms.of(spec)
     return host.white_box(before, left, noise) + (host.check_exact(before, left, noise) if path == "deployed" else [])
+
+
+@partial(jax.jit, static_argnums=4)
+def released(channel: Mechanism, messages: Array, scales: NoiseScale, keys: Array, agents: int) -> tuple[Array, Array]:
+    """Messages (use, number) of agents right before the noise (episode, use, agent, number), and as they left.
+
+    They are an argument: as constants they would be simplified, by other arithmetic than that of a run.
+    """
+
+    def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
+        return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
+
+    draws = jax.vmap(lambda key: channel.draw(key, (len(messages), agents)))(keys)
+    each = jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)), in_axes=(0, 0, None))
+    return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
 
 
 def kinds_of(size: int) -> np.ndarray:

@@ -79,17 +79,16 @@ class DeployedTeam:
         self._keys = np.stack([keys_of(source, self.team.horizon) for source in self._sources], axis=1)
         return self.team.start()
 
-    def act(self, observations: ArrayLike, carry: Carry, slot: float | None = None) -> tuple[np.ndarray, Carry]:
+    def act(self, observations: ArrayLike, carry: Carry) -> tuple[np.ndarray, Carry]:
         """Actions (agent,) for observations (agent, feature), once the messages about them are charged and sent.
 
-        Takes and returns what agents remember; a carry that is not the last one returned is bad input. With a `slot`, a
-        time of `time.monotonic()`, actions and messages leave at it, and messages that were not ready do not leave.
+        Takes and returns what agents remember; a carry that is not the last one returned is bad input.
         """
         team, task, time = self.team, self.program.task, int(carry.time)
         check_time(time, team.horizon, self._measurements[0])
         seen = checked(observations, (task.agents, task.observation_size))
         actions, raw, carry = step_team(team, self.scale, carry, seen, self._keys[time])
-        sent = together(self._measurements, time, list(np.asarray(raw)), slot)
+        sent = together(self._measurements, time, list(np.asarray(raw)))
         left = [one for one in sent if one is not None]
         if left:
             copies = jnp.stack([one.copies if team.channel.spec.copies > 1 else one.copies[0] for one in left])
@@ -197,16 +196,11 @@ class DeployedAgent:
         return AgentCarry(jnp.zeros(width), np.zeros((others, self.channel.size), np.float32), np.ones(others, bool), 0)
 
     def act(
-        self,
-        observation: ArrayLike,
-        received: Mapping[int, ArrayLike],
-        carry: AgentCarry,
-        slot: float | None = None,
+        self, observation: ArrayLike, received: Mapping[int, ArrayLike], carry: AgentCarry
     ) -> tuple[int, dict[int, np.ndarray], AgentCarry]:
         """An action, and messages by recipient, from one's own observation and the messages that arrived, by sender.
 
-        What was sent in one step arrives in the next. In steps in which nobody sends, the messages are empty. With a
-        `slot`, a time of `time.monotonic()`, this returns at it; a message that was not ready by then does not leave.
+        What was sent in one step arrives in the next. In steps in which nobody sends, the messages are empty.
         """
         time = carry.time
         check_time(time, len(self.sends), self._measurement)
@@ -215,7 +209,7 @@ class DeployedAgent:
         action, raw, hidden = step_agent(
             self.member, self.channel, self.aware, self.levels, carry, seen, self._keys[time]
         )
-        sent = self._measurement.release(time, np.asarray(raw), slot)
+        sent = self._measurement.release(time, np.asarray(raw))
         messages = {}
         if sent is not None:
             messages = {other: sent.copies[place] for place, other in enumerate(self.others) if sent.recipients[place]}

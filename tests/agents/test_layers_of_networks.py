@@ -66,13 +66,13 @@ def test_normalised_networks_follow_the_release():
     """Inputs, two rectified layers and the recurrent one, each normalised; then the head. Written out in NumPy."""
     actor = fill(jax.random.key(7), Actor(2, 2, WIDTH, 3, True, layers=2, normalised=True))
     critic = fill(jax.random.key(7), Critic(4, WIDTH, True, layers=2, normalised=True))
-    seen, state = np.float32([0.3, -2.0, 5.0, 1.0]), np.zeros(WIDTH, np.float32)
+    seen, state = jnp.array([0.3, -2.0, 5.0, 1.0]), jnp.zeros(WIDTH)
 
     def body(first, others, cell):
-        x = normalised(seen)
+        x = normalised(np.asarray(seen))
         for layer in (first, *others):
             x = normalised(np.maximum(x @ layer.weight + layer.bias, 0))
-        return normalised(np.asarray(cell(jnp.asarray(x), jnp.asarray(state))))
+        return normalised(np.asarray(cell(jnp.asarray(x), state)))
 
     logits, _ = actor(seen[:2], seen[2:], state)
     assert actor.entry is not None

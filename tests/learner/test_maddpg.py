@@ -238,3 +238,20 @@ def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
     np.testing.assert_allclose(jnp.moveaxis(logits, 2, 0), played.logits, rtol=1e-4, atol=1e-5)
     wrong = unroll(team, turned.observations[:-1], turned.actions, draws, later.scale)
     assert float(jnp.max(jnp.abs(jnp.moveaxis(wrong, 2, 0) - played.logits))) > 1e-2
+
+
+def test_with_fresh_noise_the_draws_that_were_kept_play_no_part():
+    networks, optimisers, episodes, scale = build()
+
+    def report(noise, draws):
+        ring = replay.add(replay.empty(EPISODES, jax.tree.map(lambda x: x[0], episodes)), episodes)
+        played = ring.episodes._replace(scale=jax.tree.map(lambda x: jnp.stack([x] * EPISODES), noise), draws=draws)
+        learner = replace(LEARNER, replay_noise=False)
+        return maddpg.update(learner, networks, optimisers, ring._replace(episodes=played), jax.random.key(7), 4)[2]
+
+    free = noise_scale(Channel(), (0.0, 0.0, 0.0))
+    other = jnp.zeros_like(episodes.draws)
+    assert (
+        report(scale, episodes.draws)["actor_loss"] == report(scale, other)["actor_loss"]
+    )  # the kept draws are unused
+    assert report(scale, other)["actor_loss"] != report(free, other)["actor_loss"]

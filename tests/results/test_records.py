@@ -2,6 +2,7 @@
 
 import gzip
 from dataclasses import replace
+from pathlib import Path
 
 import made
 import numpy as np
@@ -85,3 +86,11 @@ def test_marl_eval_schema(results):
     assert run["step_0"]["step_count"] == 10_000
     assert isinstance(run["step_0"]["return"], list)
     assert isinstance(run["absolute_metrics"]["return"], list)
+
+
+def test_committed_curves_of_ccn_end_where_their_teams_score():
+    """But not those of version 0.1, whose every point is of the same 32 unlucky starts."""
+    runs = records.unpack(Path(__file__).parents[2] / "results/paper.json.gz").runs.values()
+    for run in (run for run in runs if run.config.task == "ccn"):
+        gap = abs(run.last_tenth - run.final_return)
+        assert gap > 1.5 if run.config.training.evaluation_episodes == 32 else gap < 0.5, run.name

@@ -168,7 +168,7 @@ def test_ccn_landmarks_start_within_their_square():
     assert set(np.unique(starts.target)) == {0, 1, 2}
 
 
-def prey_flight(prey, predators, fence="adds"):
+def prey_flight(prey, predators, fence: pp.Fence = "adds"):
     px, py = np.array(predators, np.float32).T
     x, y = (jnp.array([value], jnp.float32) for value in prey)
     state = pp.PPState(Bodies(jnp.array(px), jnp.array(py), 0 * px, 0 * py), Bodies(x, y, 0 * x, 0 * y))

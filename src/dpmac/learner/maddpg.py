@@ -86,6 +86,8 @@ class Maddpg(Learner):
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state (as released).
     """
+    replay_noise: bool = True
+    """Whether episodes are replayed with the noise that they were played with, instead of fresh noise each time."""
     recurrent_critic: bool = False
     """Whether critics have a recurrent layer."""
     critic_layers: int = 1
@@ -304,14 +306,18 @@ def update(
 ) -> tuple[LearnerNetworks, Optimisers, dict[str, Array]]:
     """One update of all agents from a minibatch of so many episodes, and what to report of it.
 
-    Episodes are replayed with the noise draws and at the noise scales that they were played with.
+    Episodes are replayed with the noise draws and at the noise scales that they were played with; on demand with fresh
+    draws.
     """
-    batch_key, gumbel_key, auxiliary_key = jax.random.split(key, 3)
+    batch_key, gumbel_key, auxiliary_key, *others = jax.random.split(key, 3 if learner.replay_noise else 4)
     team, step = networks.team, jax.vmap(learner.optimiser.update)
     batch = replay.by_time(replay.sample(ring, batch_key, count))
     if learner.standardise:
         batch = standardised(batch, ring)
-    draws, scale = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws)), batch.scale
+    keys, scale = jax.random.wrap_key_data(batch.draws), batch.scale
+    if not learner.replay_noise:
+        keys = jax.random.split(others[0], count)
+    draws = jax.vmap(team.noise_draws)(keys)
     target = targets(learner, networks, batch, draws, scale)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)

@@ -120,6 +120,7 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
 
 def connect(out: Path, options: Work) -> "Cluster":
     """The Ray cluster that these options name."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         from dpmac.runner import cluster
     except ImportError as error:

@@ -106,7 +106,7 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
         options.checkpoint_seconds,
         options.most_at_once,
         options.compilers,
-        lambda: options.results(out),
+        (lambda: options.results(out)) if options.export else (lambda: None),
     )
     with contextlib.ExitStack() as stack:
         work, slots, facts = schedule.work, 1, {}

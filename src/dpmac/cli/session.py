@@ -111,6 +111,7 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
     with contextlib.ExitStack() as stack:
         work, slots, facts = schedule.work, 1, {}
         if options.engine == "ray":
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # where Ray says that a node has died
             cluster = stack.enter_context(contextlib.closing(connect(out, options)))
             work, slots, facts = cluster.work, cluster.slots, {"nodes": cluster.nodes}
         jobs = schedule.plan(out, wanted, slots)

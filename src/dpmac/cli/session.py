@@ -109,11 +109,12 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
         options.checkpoint_seconds,
         options.most_at_once,
         options.compilers,
-        lambda: options.results(out),
+        (lambda: options.results(out)) if options.export else (lambda: None),
     )
     with contextlib.ExitStack() as stack:
         work, slots, facts = schedule.work, 1, {}
         if options.engine == "ray":
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # where Ray says that a node has died
             cluster = stack.enter_context(contextlib.closing(connect(out, options)))
             work, slots, facts = cluster.work, cluster.slots, {"nodes": cluster.nodes}
         jobs = schedule.plan(out, wanted, slots)
@@ -123,6 +124,7 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
 
 def connect(out: Path, options: Work) -> "Cluster":
     """The Ray cluster that these options name."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         from dpmac.runner import cluster
     except ImportError as error:

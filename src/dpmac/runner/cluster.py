@@ -269,7 +269,8 @@ def connect(out: Path, asked: Asked) -> Cluster:
         ray.init(asked.address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())
-        raise BadInput(f"no Ray cluster can be used at {asked.address}: {said[:300]}") from None
+        hint = "; is RAY_AUTH_TOKEN, or the token in ~/.ray/auth_token, the cluster's?"
+        raise BadInput(f"no Ray cluster can be used at {asked.address}: {said[:200]}{hint}") from None
     try:
         return checked(out, asked)
     except BaseException:

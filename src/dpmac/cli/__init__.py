@@ -25,6 +25,7 @@ COMMANDS = {
     "reproduce": "train every run behind the paper's figures, in slices if asked",
     "frontier": "return against exact epsilon for every channel and schedule",
     "report": "one page with verdicts, figures, the privacy table and films, from saved results",
+    "deploy": "export, keys, run, world, status: trained agents as processes of their own",
     "bench": "env, train: speed on this machine",
     "doctor": "versions, devices, memory, and a self-test of learning and privacy",
     "demo": "train with and without messages, at a laptop's size",

@@ -62,11 +62,14 @@ class Program:
         """Environment steps of a whole run."""
         return self.iterations * self.steps_per_iteration
 
+    @property
+    def shape(self) -> TaskShape:
+        """The sizes of the task that a team is built for."""
+        return TaskShape(self.task.agents, self.task.observation_size, self.task.actions, self.task.horizon)
+
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""
-        task = self.task
-        shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
-        return make_team(key, shape, self.method, dict(self.options), self.channel, self.networks)
+        return make_team(key, self.shape, self.method, dict(self.options), self.channel, self.networks)
 
 
 def complete(config: RunConfig) -> RunConfig:

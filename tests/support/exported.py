@@ -16,7 +16,7 @@ from tiny import CONFIG, begin, dpmac
 from wiretap import Tap
 
 from dpmac.config import Budget, Channel
-from dpmac.deploy import bundle, keys
+from dpmac.deploy import bundle, keys, status
 
 AGENTS, HORIZON = 3, 5
 
@@ -52,7 +52,11 @@ class Fleet:
     def together(self, seconds: float = 90.0) -> None:
         """Wait until everybody hears everybody."""
         pairs = [(a, b) for a in range(len(self.bundles)) for b in range(len(self.bundles)) if a != b]
-        until(lambda: all(self.peer(*pair)["heard"] > 3 for pair in pairs), seconds)
+        try:
+            until(lambda: all(self.peer(*pair)["heard"] > 3 for pair in pairs), seconds)
+        except AssertionError:
+            ended = [process.communicate()[1] for process in self.processes if process.poll() is not None]
+            raise AssertionError(f"{ended} {status.table(status.read(self.bundles))}") from None
 
     def heard(self, agent: int, other: int, more: int = 3) -> None:
         """Wait until an agent has heard more frames of another."""

@@ -67,7 +67,7 @@ def configuration(peers: Peers, agent: int, tls: Path | None) -> dict[str, Any]:
         "mode": "peer",
         "listen/endpoints": [f"{scheme}/{peers.agents[agent]}"],
         "connect/endpoints": [f"{scheme}/{address}" for address in peers.agents[:agent]],
-        "connect/timeout_ms": 0,
+        "connect/timeout_ms": -1,  # try for ever, in the background
         "connect/exit_on_failure": False,
         "connect/retry": {"period_init_ms": 200, "period_max_ms": 1000, "period_increase_factor": 1.5},
         "scouting/multicast/enabled": False,

@@ -39,9 +39,9 @@ def play(agents, episodes=1):
     """Actions and messages of agents that get what the others sent them, and observe nothing."""
     log = []
     for _ in range(episodes):
-        carries, boxes = [agent.start() for agent in agents], [{} for _ in agents]
+        carries, boxes = [agent.start() for agent in agents], [{} for _ in range(AGENTS)]
         for _ in range(HORIZON):
-            post = [{} for _ in agents]
+            post = [{} for _ in range(AGENTS)]
             for i, agent in enumerate(agents):
                 seen = np.full(agent.observation_size, 0.5)
                 action, sent, carries[i] = agent.act(seen, boxes[i], carries[i])

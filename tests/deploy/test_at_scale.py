@@ -1,6 +1,5 @@
 """Agents as processes for long: a team earns what it does in simulation, the wire tells nothing, and it lasts."""
 
-import dataclasses
 import json
 import math
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from exported import HORIZON, Fleet, export, fleet, run_of
+from exported import HORIZON, Fleet, fleet, untrained
 from scipy.stats import binom
 from wiretap import records
 
@@ -81,7 +80,7 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
     bundles = [tmp_path / f"bundle-{agent}" for agent in range(3)]
     for agent, folder in enumerate(bundles):
         bundle.export(midway, agent, folder, math.inf, 3)
-    with fleet(tmp_path, bundles, 0.04, tls=False) as team:
+    with fleet(tmp_path, bundles, 0.06, tls=False) as team:
         team.together()
         out, err = team.world("midway", EPISODES).communicate()
         statuses = [team.status(agent) for agent in range(3)]
@@ -145,7 +144,7 @@ def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, floa
 @pytest.mark.large
 def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
     """Agent 1 observes one of two things in each episode; a distinguisher of its TLS records stays within chance."""
-    bundles = export(run_of(tmp_path / "run"), tmp_path)
+    bundles = untrained(tmp_path)
     episodes, slot, labels = EPISODES // 2, 0.04, {}
     with fleet(tmp_path, bundles, slot) as team:
         team.together()
@@ -179,22 +178,6 @@ def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
     assert p_value > 0.001
 
 
-def many(tmp_path: Path, agents: int) -> list[Path]:
-    """Bundles of an untrained team of this size that says something in every step."""
-    config = dataclasses.replace(
-        MIDWAY,
-        task_options={"agents": agents},
-        channel=Channel("response"),
-        networks=NetworkConfig(hidden=32, aware=True),
-        training=Training(steps=100, evaluations=1, evaluation_episodes=2),
-    )
-    dpmac.train(config, tmp_path / "run")
-    bundles = [tmp_path / f"bundle-{agent}" for agent in range(agents)]
-    for agent, folder in enumerate(bundles):
-        bundle.export(tmp_path / "run", agent, folder, math.inf, 3)
-    return bundles
-
-
 def load_at(tmp_path: Path, bundles: list[Path], slot: float, seconds: float = 8.0) -> tuple[float, float, float]:
     """Share of slots in which everybody heard everybody, messages and steps a second of a team at this pace."""
     with fleet(tmp_path, bundles, slot) as team:
@@ -222,7 +205,7 @@ HORIZON_SHARE = 25 / 26
 @pytest.mark.parametrize("agents", [2, 4, 8])
 def test_load(agents, tmp_path, record_property):
     """The fastest of a few paces at which 99 of 100 frames are heard in time."""
-    bundles, best = many(tmp_path, agents), None
+    bundles, best = untrained(tmp_path, "midway", agents=agents), None
     for slot in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
         folder = tmp_path / f"{slot}"
         folder.mkdir()
@@ -245,7 +228,7 @@ def warm(team: Fleet) -> list[int]:
 
 @pytest.mark.large
 def test_an_hour_in_step_without_growth_of_memory(tmp_path, record_property):
-    bundles = export(run_of(tmp_path / "run"), tmp_path)
+    bundles = untrained(tmp_path)
     with fleet(tmp_path, bundles, 0.02) as team:
         team.together()
         time.sleep(min(60.0, SECONDS / 4))

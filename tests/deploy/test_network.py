@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 import pytest
-from exported import AGENTS, export, fleet, run_of, status_of, until
+from exported import AGENTS, fleet, status_of, until, untrained
 from tiny import dpmac as started
 from wiretap import records
 
@@ -22,8 +22,7 @@ SLOT = 0.2
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
     folder = tmp_path_factory.mktemp("network")
-    bundles = export(run_of(folder / "run"), folder)
-    with fleet(folder, bundles, SLOT) as found:
+    with fleet(folder, untrained(folder), SLOT) as found:
         yield found
 
 

@@ -73,7 +73,7 @@ def test_a_message_is_taken_in_the_slot_after_its_own(inbox, clock, now):
 
 
 @pytest.mark.parametrize(
-    ("share", "says"), [(-0.1, "early"), (0.0, "heard"), (0.8, "heard"), (1.4, "heard"), (1.55, "late"), (600, "late")]
+    ("share", "says"), [(-0.1, "early"), (0.0, "heard"), (0.9, "heard"), (1.35, "heard"), (1.45, "late"), (600, "late")]
 )
 def test_a_frame_is_heard_between_its_slot_and_when_the_next_one_acts(inbox, clock, now, share, says):
     place = clock.place() + 1
@@ -218,8 +218,8 @@ def test_a_frame_leaves_in_every_slot_at_its_time_and_late_messages_never_do():
     outlet.stop()
     offsets = [(at / clock.seconds) % 1 for at, _ in sent]
     assert len(sent) >= 8
-    assert max(offsets) < 0.95
-    assert min(offsets) >= 0.75
+    assert max(offsets) < 0.96
+    assert min(offsets) >= 0.8
     assert {len(one) for _, frames in sent for one in frames.values()} == {HEADER.size + 12}
     assert all(list(frames) == [0, 2] for _, frames in sent)
     assert outlet.unsaid == 8

@@ -12,10 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 from tiny import CONFIG, begin, dpmac
 from wiretap import Tap
 
-from dpmac.config import Budget, Channel
+from dpmac import tasks
+from dpmac.agents.team import TaskShape, make_team
+from dpmac.config import Budget, Channel, NetworkConfig
 from dpmac.deploy import bundle, keys, status
 
 AGENTS, HORIZON = 3, 5
@@ -107,6 +110,21 @@ def export(run: Path, out: Path, limit: float = math.inf, epsilon: str = "3") ->
     bundles = [out / f"bundle-{agent}" for agent in range(AGENTS)]
     for agent, folder in enumerate(bundles):
         bundle.export(run, agent, folder, limit, epsilon)
+    return bundles
+
+
+def untrained(out: Path, task: str = "probe-neighbour", **options: int) -> list[Path]:
+    """A bundle for each agent of a team that was never trained and sends a symbol in every step."""
+    found, networks, channel = tasks.make(task, **options), NetworkConfig(hidden=16, aware=True), Channel("response")
+    shape = TaskShape(found.agents, found.observation_size, found.actions, found.horizon)
+    team = make_team(jax.random.key(0), shape, "dpmac", {}, channel, networks)
+    bundles = [out / f"bundle-{agent}" for agent in range(found.agents)]
+    for agent, folder in enumerate(bundles):
+        noise = (0.3,) * found.agents
+        described = bundle.Bundle(
+            1, task, agent, *shape, "dpmac", channel, networks, noise, "?", math.inf, 1e-4, task_options=options
+        )
+        bundle.write(folder, described, team, {})
     return bundles
 
 

@@ -8,6 +8,7 @@
 Nothing of the other agents is in it, and nothing that only training needs.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Bundle:
     limit: float
     """ε that this agent may spend over all episodes."""
     delta: float
-    digest: str
+    digest: str = ""
     """Of the file of weights."""
     method_options: dict[str, Any] = field(default_factory=dict)
     task_options: dict[str, Any] = field(default_factory=dict)
@@ -99,9 +100,6 @@ def export(
     noise = noise_scales(budget, channel, program.task.agents, program.task.horizon)
     free = protocol.find(config.method).speaks and noise[agent] == 0
     require(not free or math.isinf(limit), f"messages of agent {agent} leave as they are: no limit but inf can hold")
-    require(not out.exists(), f"{out} exists already; a bundle, whose ledger is one of a kind, is never written over")
-    arrays = checkpoint.flatten(jax.tree.map(lambda leaf: leaf[agent], loaded.one(index)[0].members))
-    weights = safetensors.numpy.save(arrays)
     bundle = Bundle(
         FORMAT,
         config.task,
@@ -114,16 +112,23 @@ def export(
         member.label,
         limit,
         budget.delta,
-        checkpoint.digest(weights),
-        config.method_options,
-        config.task_options,
+        method_options=config.method_options,
+        task_options=config.task_options,
     )
     statement = store.read_json(run / STATEMENT)
     claims = statement.pop("claims", {}).get(member.label, [])
+    return write(out, bundle, loaded.one(index)[0], {**statement, "claim": claims[agent] if claims else "none"})
+
+
+def write(out: Path, bundle: Bundle, team: Team, statement: Any) -> Bundle:
+    """Write a bundle with its agent of a team and a new ledger into a folder that does not exist yet."""
+    require(not out.exists(), f"{out} exists already; a bundle, whose ledger is one of a kind, is never written over")
+    weights = safetensors.numpy.save(checkpoint.flatten(jax.tree.map(lambda leaf: leaf[bundle.agent], team.members)))
+    bundle = dataclasses.replace(bundle, digest=checkpoint.digest(weights))
     out.mkdir(parents=True)
-    Ledger(out / LEDGER, [limit], budget.delta, create=True)
+    Ledger(out / LEDGER, [bundle.limit], bundle.delta, create=True)
     store.write_aside(out / WEIGHTS, weights)
-    store.write_json(out / STATEMENT, {**statement, "claim": claims[agent] if claims else "nothing is sent"})
+    store.write_json(out / STATEMENT, statement)
     store.write_json(out / DESCRIPTION, to_json(bundle))
     return bundle
 

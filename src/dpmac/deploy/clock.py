@@ -1,7 +1,7 @@
 """The slots that a team's agents keep in step by: the wall clock alone says which step of which episode it is.
 
 Time is divided into slots of equal length. An episode takes one slot a step and one more to rest. Within a slot, agents
-take in what they observe, act at its middle, and send at three quarters of it; what was sent counts as received if it
+take in what they observe, act at two fifths of it, and send at four fifths; what was sent counts as received if it
 arrives before the recipient acts in the next slot.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from dpmac.config import positive, require
 
-ACTS, LEAVES = 0.5, 0.75
+ACTS, LEAVES = 0.4, 0.8
 """When agents act and when frames leave, in parts of a slot."""
 JUMP = 0.5
 """Slots by which the wall clock must have moved against the steady one to have jumped."""

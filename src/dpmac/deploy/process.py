@@ -1,6 +1,6 @@
 """An agent as a process: it acts by the clock, hears whom it should, and sends a frame to everybody in every slot.
 
-Frames leave from a thread of their own, at three quarters of each slot: the message if it is ready, a frame that says
+Frames leave from a thread of their own, at four fifths of each slot: the message if it is ready, a frame that says
 nothing otherwise. So neither that something leaves, nor when, nor how long it is depends on what is said.
 """
 
@@ -22,7 +22,7 @@ from dpmac.deploy.transport import Peers, Transport
 from dpmac.deploy.wire import FAULTS, Inbox, encode
 
 WhenSpent = Literal["silent", "stop"]
-TOLERANCE = 0.2
+TOLERANCE = 0.15
 """Part of a slot by which frames may leave late, as a loaded machine makes them; later ones never leave."""
 Send = Callable[[Mapping[int, bytes]], object]
 

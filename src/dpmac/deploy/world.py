@@ -7,6 +7,7 @@ have come. An agent that gives none, because it is dead or late, does what actio
 import math
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +22,8 @@ from dpmac.deploy.clock import Clock
 from dpmac.deploy.robot import lines, send
 from dpmac.tasks import Task
 
-RETRY = 0.2
-"""Seconds between attempts to reach an agent."""
+RETRY, PATIENCE = 0.2, 120.0
+"""Seconds between attempts to reach an agent, and until they are given up."""
 
 
 class Body(threading.Thread):
@@ -94,20 +95,23 @@ def play(task: Task, sockets: Sequence[Path], seconds: float, episodes: int, see
     for body in bodies:
         body.start()
     try:
-        while not all(body.reached for body in bodies):
+        ends = time.monotonic() + PATIENCE
+        while missing := [str(path) for path, body in zip(sockets, bodies, strict=True) if not body.reached]:
+            if time.monotonic() > ends:
+                raise TimeoutError(f"no agent answers at {', '.join(missing)}")
             stop.wait(RETRY)
         for index in range(episodes):
             episode = clock.next_episode()
             state, value, absent = jax.tree.map(lambda leaf, i=index: leaf[i], states), 0.0, 0
             for body in bodies:
                 body.actions.clear()
-            for time in range(task.horizon):
-                place, seen = clock.place_of(episode, time), np.asarray(observe(state))
+            for now in range(task.horizon):
+                place, seen = clock.place_of(episode, now), np.asarray(observe(state))
                 clock.wait(clock.begins(place), stop)
                 for body, one in zip(bodies, seen, strict=True):
                     body.show(one)
                 clock.wait(clock.begins(place + 1), stop)
-                given = [body.actions.pop((episode, time), -1) for body in bodies]
+                given = [body.actions.pop((episode, now), -1) for body in bodies]
                 absent += sum(not 0 <= action < task.actions for action in given)
                 actions = [action if 0 <= action < task.actions else 0 for action in given]
                 state, rewards = step(state, jnp.asarray(actions))

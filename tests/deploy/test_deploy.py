@@ -295,9 +295,11 @@ def test_budgets_of_two_kinds_are_named_in_full(tmp_path):
     assert opened(tmp_path / "run", labels[1], new_ledger=True).noise[0] > 0
 
 
-def test_a_run_of_one_budget_needs_no_name_and_one_without_noise_no_limit(tmp_path):
+def test_messages_that_leave_as_they_are_must_be_asked_for_and_need_no_limit(tmp_path):
     untrained(tmp_path / "run", dataclasses.replace(CONFIG, budgets=(Budget(),)))
-    team = dpmac.load(tmp_path / "run", new_ledger=True)
+    with pytest.raises(BadInput, match="messages of epsilon inf leave as they are: if they may, say epsilon='inf'"):
+        dpmac.load(tmp_path / "run", new_ledger=True)
+    team = dpmac.load(tmp_path / "run", epsilon="inf", new_ledger=True)
     assert team.ledger.epsilon == (math.inf, math.inf)
     team.act(np.zeros((2, team.program.task.observation_size)), team.start())
     assert team.spent(0) == math.inf

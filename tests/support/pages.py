@@ -5,8 +5,11 @@ import doctest
 import io
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tiny import dpmac
 
 from dpmac import cli
 
@@ -30,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "sweep": {"scale": "smoke", "seeds": 1, "steps": 400, "grid": "learning_rate=3e-4,7e-4"},
     "bench env": {"episodes": 1, "rounds": 1, "seconds": 0.01, "peers": "none"},
     "bench train": {"tasks": "ccn", "populations": 1, "iterations": 1, "repeats": 1},
+    "deploy world": {"episodes": 1},
     "frontier": {"scale": "smoke", "epsilon": 3, "seeds": 1, "lines": "response-once"},
 }
 """What makes a command of the documentation small enough for a test."""
@@ -78,13 +82,18 @@ def output_of(command: str, small: bool) -> str:
     return text.getvalue()
 
 
-def run_console(block: Block, small: bool) -> None:
-    """Run the lines that begin with a prompt. What stands below one is what it prints, without gaps but for `...`."""
+def run_console(block: Block, small: bool, running: list[subprocess.Popen]) -> None:
+    """Run the lines that begin with a prompt. What stands below one is what it prints, without gaps but for `...`.
+
+    A line that ends with & is a process of its own, and is stopped at the end of the page.
+    """
     printed: list[str] = []
     gap = True
     for line in block.text.splitlines():
         if line == "...":
             gap = True
+        elif line.startswith("$ dpmac ") and line.endswith(" &"):
+            running.append(dpmac(*shlex.split(line)[2:-1]))
         elif not line.startswith("$ "):
             assert line in printed, f"the page shows {line!r}, the command printed on\n" + "\n".join(printed)
             where = printed.index(line)
@@ -111,11 +120,21 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
 def play(page: str, small: bool = True) -> dict[str, Any]:
     """Run all blocks of a page in the working directory; the names that its Python has defined."""
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks(page):
-        if block.language == "console":
-            run_console(block, small)
-        elif block.language == "python":
-            run_python(block, names)
-        else:
-            assert block.language in DATA, f"a block of language {block.language!r} cannot be run"
+    running: list[subprocess.Popen] = []
+    try:
+        for block in blocks(page):
+            if block.language == "console":
+                run_console(block, small, running)
+            elif block.language == "python":
+                run_python(block, names)
+            elif block.language == "toml" and block.title:
+                Path(block.title).write_text(block.text)
+            else:
+                assert block.language in DATA, f"a block of language {block.language!r} cannot be run"
+        failed = [process.stderr.read() for process in running if process.poll() is not None and process.stderr]
+        assert not failed, failed
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
     return names

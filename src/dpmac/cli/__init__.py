@@ -29,6 +29,7 @@ COMMANDS = {
     "frontier": "return against exact epsilon for every channel and schedule",
     "sweep": "train every point of a grid or a search, and say which settings are best",
     "report": "one page about runs: curves, returns, privacy; about the paper's, with verdicts",
+    "deploy": "export, keys, run, world, status: trained agents as processes of their own",
     "bench": "env, train: speed on this machine",
     "doctor": "versions, devices, memory, and a self-test of learning and privacy",
     "demo": "train with and without messages, at a laptop's size",

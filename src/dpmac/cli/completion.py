@@ -89,7 +89,7 @@ def words_of(command: str, options: type) -> list[str]:
     """What may stand after a command: its options, and tasks where it takes one."""
     from dpmac import tasks
 
-    takes_tasks = command in ("train", "tasks", "frontier")
+    takes_tasks = command in ("train", "tasks", "frontier", "deploy world")
     return [*flags_of(options), "--help", *(tasks.names() if takes_tasks else ())]
 
 

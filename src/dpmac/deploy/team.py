@@ -10,10 +10,10 @@ measurement (`privacy.measurement`) refuses every other.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,13 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from dpmac.agents.mechanisms import Mechanism, NoiseScale
-from dpmac.agents.team import Carry, Member, Team
-from dpmac.config import BadInput, Budget, Release, require
+from dpmac.agents import protocol
+from dpmac.agents.mechanisms import NoiseScale
+from dpmac.agents.team import Carry, Team
+from dpmac.config import Budget, Release, require
+from dpmac.deploy.agent import Agent, check_time, checked, draws_of, keys_of
 from dpmac.learner.rollout import Trace, rollout
-from dpmac.privacy import Entropy, Ledger, Measurement, mechanisms
+from dpmac.privacy import Entropy, Ledger, Measurement
 from dpmac.privacy.measurement import together
 from dpmac.runner import population
 from dpmac.runner.noise import noise_scales
@@ -39,11 +41,6 @@ def step_team(team: Team, scale: NoiseScale, carry: Carry, observations: Array, 
     actions = jnp.argmax(logits, axis=-1)
     draws = jax.vmap(partial(draws_of, team.members.protocol))(keys)
     return actions, team.compose(observations, actions, carry.projected, draws), carry
-
-
-def draws_of(protocol: Any, key: Any) -> Any:
-    """The sender's own draws for one message of one agent, from the data of a key."""
-    return jax.tree.map(lambda leaf: leaf[0, 0], protocol.draw(jax.random.wrap_key_data(key), (1, 1)))
 
 
 class DeployedTeam:
@@ -85,7 +82,7 @@ class DeployedTeam:
         Takes and returns what agents remember; a carry that is not the last one returned is bad input.
         """
         team, task, time = self.team, self.program.task, int(carry.time)
-        check_time(time, team.horizon, self._measurements[0])
+        check_time(time, team.horizon, self._measurements[0].step)
         seen = checked(observations, (task.agents, task.observation_size))
         actions, raw, carry = step_team(team, self.scale, carry, seen, self._keys[time])
         sent = together(self._measurements, time, list(np.asarray(raw)))
@@ -103,159 +100,36 @@ class DeployedTeam:
         """Episodes in the task with noise from a key: repeatable, for experiments only, and charged to nobody."""
         return simulated(self.program, episodes, greedy, self.team, self.scale, key)
 
-    def agents(self) -> list["DeployedAgent"]:
-        """The agents one by one, each with what it needs and nothing of the others."""
-        found = []
-        for index, source in enumerate(self._sources):
-            member = jax.tree.map(lambda leaf, i=index: jnp.array(leaf[i]), self.team.members)
-            scale, ledger = jax.tree.map(jnp.array, self.scale), self.open_ledger()
-            measurement, keys = self._measurement(index, ledger), Entropy(source.read)
-            found.append(
-                DeployedAgent(
-                    index,
-                    member,
-                    self.team.channel,
-                    self.team.sends.copy(),
-                    self.team.aware,
-                    scale,
-                    self.noise,
-                    measurement,
-                    ledger,
-                    keys,
-                    self.program.task.observation_size,
-                )
+    def agents(self) -> list[Agent]:
+        """The agents one by one, each with what it needs and nothing of the others but the ledger's file.
+
+        Agents in processes of their own are exported (`dpmac.deploy.bundle`), each with a ledger of its own.
+        """
+        return [
+            Agent(
+                index,
+                jax.tree.map(lambda leaf, i=index: jnp.array(leaf[i]), self.team.members),
+                self.team.channel,
+                self.noise,
+                self.program.shape,
+                self.open_ledger(),
+                index,
+                self.team.aware,
+                source,
             )
-        return found
+            for index, source in enumerate(self._sources)
+        ]
+
+    def compile(self) -> None:
+        """Compile what a step takes before it matters; nothing is charged and nothing leaves."""
+        team, task = self.team, self.program.task
+        seen, keys = jnp.zeros((task.agents, task.observation_size)), np.zeros((task.agents, 2), np.uint32)
+        jax.block_until_ready(step_team(team, self.scale, team.start(), seen, keys))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def simulated(program: Program, episodes: int, greedy: bool, team: Team, scale: NoiseScale, key: Array) -> Trace:
     return rollout(program.task, team, scale, key, episodes, greedy=greedy)
-
-
-class AgentCarry(NamedTuple):
-    """What one agent carries from one step to the next."""
-
-    hidden: Array
-    inbox: Any
-    """(other, number) what the others said last; other k of agent i is (i + 1 + k) mod N."""
-    arrived: Any
-    """(other,) whether they said it to this agent."""
-    time: int
-
-
-@partial(jax.jit, static_argnums=2)
-def step_agent(
-    member: Member,
-    channel: Mechanism,
-    aware: bool,
-    others: NoiseScale,
-    carry: AgentCarry,
-    observation: Array,
-    key: np.ndarray,
-):
-    """An action, a message before the channel (number,) and the next hidden state of one agent."""
-    inbox = jax.vmap(channel.decode)(carry.inbox, others) if aware and channel.size else carry.inbox
-    inbox = jnp.where(carry.time > 0, inbox, 0.0)
-    aggregated = member.protocol.receive(inbox, carry.arrived, observation, member.protocol.project(carry.hidden))
-    logits, hidden = member.actor(observation, aggregated, carry.hidden)
-    action = jnp.argmax(logits)
-    one_hot = jax.nn.one_hot(action, logits.shape[-1])
-    draws = draws_of(member.protocol, key)
-    return action, member.protocol.send(observation, one_hot, member.protocol.project(hidden), draws), hidden
-
-
-class DeployedAgent:
-    """One agent of a team, which knows its own networks, everybody's noise scales, which are public, and the clock."""
-
-    def __init__(
-        self,
-        index: int,
-        member: Member,
-        channel: Mechanism,
-        sends: np.ndarray,
-        aware: bool,
-        scale: NoiseScale,
-        noise: Sequence[float],
-        measurement: Measurement,
-        ledger: Ledger,
-        entropy: Entropy,
-        observation_size: int,
-    ):
-        self.index, self.member, self.channel, self.sends, self.aware = index, member, channel, sends, aware
-        self.ledger, self.observation_size, self.noise = ledger, observation_size, tuple(noise)
-        self.others = [(index + 1 + other) % len(noise) for other in range(len(noise) - 1)]
-        self.levels = jax.tree.map(lambda leaf: leaf[np.array(self.others, int)], scale)
-        self._measurement, self._entropy, self._keys = measurement, entropy, np.zeros((0, 2), np.uint32)
-
-    def start(self) -> AgentCarry:
-        """The carry at the beginning of an episode, whose randomness is drawn now: nothing has been received."""
-        self._measurement.begin()
-        self._keys = keys_of(self._entropy, len(self.sends))
-        width, others = self.member.actor.head.weight.shape[0], len(self.others)
-        return AgentCarry(jnp.zeros(width), np.zeros((others, self.channel.size), np.float32), np.ones(others, bool), 0)
-
-    def act(
-        self, observation: ArrayLike, received: Mapping[int, ArrayLike], carry: AgentCarry
-    ) -> tuple[int, dict[int, np.ndarray], AgentCarry]:
-        """An action, and messages by recipient, from one's own observation and the messages that arrived, by sender.
-
-        What was sent in one step arrives in the next. In steps in which nobody sends, the messages are empty.
-        """
-        time = carry.time
-        check_time(time, len(self.sends), self._measurement)
-        carry = self.hear(received, carry)
-        seen = checked(observation, (self.observation_size,))
-        action, raw, hidden = step_agent(
-            self.member, self.channel, self.aware, self.levels, carry, seen, self._keys[time]
-        )
-        sent = self._measurement.release(time, np.asarray(raw))
-        messages = {}
-        if sent is not None:
-            messages = {other: sent.copies[place] for place, other in enumerate(self.others) if sent.recipients[place]}
-        return int(action), messages, carry._replace(hidden=hidden, time=time + 1)
-
-    def hear(self, received: Mapping[int, ArrayLike], carry: AgentCarry) -> AgentCarry:
-        """The carry with what has just arrived; between releases the last messages are held."""
-        if carry.time == 0 or not self.sends[carry.time - 1]:
-            require(not received, f"nobody sends before step {carry.time}, yet messages of {list(received)} arrived")
-            return carry
-        inbox, arrived = np.zeros_like(carry.inbox), np.zeros_like(carry.arrived)
-        for sender, message in received.items():
-            require(sender in self.others, f"agent {self.index} hears agents {self.others}, not {sender}")
-            place = self.others.index(sender)
-            inbox[place], arrived[place] = checked(message, (self.channel.size,)), True
-            valid = mechanisms.of(self.channel.spec).valid(inbox[place], self.noise[sender])
-            require(
-                valid, f"what arrived from agent {sender} is no message of its channel ({self.channel.spec.mechanism})"
-            )
-        return carry._replace(inbox=inbox, arrived=arrived)
-
-
-def keys_of(entropy: Entropy, horizon: int) -> np.ndarray:
-    """Data of keys (time, 2) for the sender's own draws of an episode, which no claim relies on."""
-    return entropy.words(horizon, 1).view(np.uint32)
-
-
-def check_time(time: int, horizon: int, measurement: Measurement) -> None:
-    """Refuse every step but the next, before anything is computed."""
-    next_one = measurement.step
-    over = time >= horizon or next_one >= horizon
-    require(
-        not over, f"the episode is over after {horizon} steps, or where one was refused; begin the next with start()"
-    )
-    require(time == next_one, f"step {next_one} comes next, not {time}: no step is acted twice")
-
-
-def checked(values: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Finite numbers of this shape, or bad input."""
-    try:
-        array = np.asarray(values, np.float32)
-    except (TypeError, ValueError):
-        raise BadInput(f"expected numbers of the shape {shape}, not {values!r}") from None
-    require(array.shape == shape, f"expected numbers of the shape {shape}, not {array.shape}")
-    require(bool(np.isfinite(array).all()), f"expected finite numbers, and {np.sum(~np.isfinite(array))} are not")
-    return jnp.asarray(array)
 
 
 def load(
@@ -268,7 +142,7 @@ def load(
     """A trained team of a run's folder, ready to act.
 
     epsilon: the budget, as a number or as it was written for training (`1:0.1:inf`); a run of several needs it named,
-    and `inf` is a team whose messages leave as they are. seed: the first unless named.
+    and so does one in which messages of an agent leave as they are (`inf`). seed: the first unless named.
     limit: the ε that agents (all alike, or one for each) may spend over all episodes of this folder, enforced by its
     ledger. Where any agent has noise it must be said, and `math.inf` is no limit.
     new_ledger: begin `ledger.json`, which fixes the limits. Without it the ledger must be there, so that one that was
@@ -314,6 +188,8 @@ def chosen(loaded: population.Loaded, epsilon: float | str | None, seed: int | N
     named = f"this run's budgets are {', '.join(labels)}"
     if epsilon is None:
         require(len(labels) == 1, f"{named}: name one, as epsilon={labels[0]!r}")
+        raw = protocol.find(loaded.config.method).speaks and math.inf in budgets[0].epsilon
+        require(not raw, f"messages of epsilon {labels[0]} leave as they are: if they may, say epsilon={labels[0]!r}")
         return population.member(loaded, labels[0], seed)
     if epsilon in labels:
         return population.member(loaded, str(epsilon), seed)

@@ -77,11 +77,14 @@ class Program:
         """The learner's traced settings where a run has none of its own."""
         return {name: getattr(self.learner, name) for name in self.learner.traced_settings()}
 
+    @property
+    def shape(self) -> TaskShape:
+        """The sizes of the task that a team is built for."""
+        return TaskShape(self.task.agents, self.task.observation_size, self.task.actions, self.task.horizon)
+
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""
-        task = self.task
-        shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
-        return make_team(key, shape, self.method, dict(self.options), self.channel, self.networks)
+        return make_team(key, self.shape, self.method, dict(self.options), self.channel, self.networks)
 
 
 def complete(config: RunConfig) -> RunConfig:

@@ -27,6 +27,7 @@ from dpmac.runner import schedule
 ADDRESS = f"127.0.0.1:{namespaces.PORT}"
 LINE = ["reproduce", "nonprivate", "--scale", "smoke", "--skip-figures", "--json", "--checkpoint-seconds", "0"]
 RAY = ["--engine", "ray", "--address", ADDRESS]
+WANTED = experiments.populations(["nonprivate"], SCALES["smoke"], SCALES["smoke"].tasks, ["silent"])
 CPU = [*RAY, "--gpus-per-job", "0", "--methods", "silent"]
 
 
@@ -78,8 +79,14 @@ def local(tmp_path_factory):
     return kept(out)
 
 
-def silent(bits):
-    return {name: digest for name, digest in bits.items() if "silent" in name}
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """What one process trains of one population that is split for two nodes: one seed each."""
+    out = tmp_path_factory.mktemp("apart") / "out"
+    jobs = schedule.plan(out, WANTED, slots=2)
+    assert [job.config.seeds for job in jobs] == [(0,), (1,)]
+    list(schedule.work(out, jobs, schedule.Options(SCALES["smoke"].final_episodes)))
+    return kept(out)
 
 
 def said(process):
@@ -106,22 +113,22 @@ def test_two_nodes_give_the_same_bytes_as_one_process_and_see_a_gpu_each(machine
     assert [path.name for path in (tmp_path / "out").glob(".*")] == []  # tokens and wishes to stop
 
 
-def test_a_node_killed_while_it_trains_loses_nothing(machines, local, tmp_path):
+def test_a_node_killed_while_it_trains_loses_nothing(machines, apart, tmp_path):
     process = machines.dpmac(*LINE, *CPU, "--out", tmp_path / "out")
     training(tmp_path / "out", process)
     name = machines.trainer()
     assert name is not None
     machines.lose(name)
     assert said(process)["finished"] == 2
-    assert kept(tmp_path / "out") == silent(local)
+    assert kept(tmp_path / "out") == apart
 
 
-def test_a_killed_driver_and_the_same_command_again_lose_nothing(machines, local, tmp_path):
+def test_a_killed_driver_and_the_same_command_again_lose_nothing(machines, apart, tmp_path):
     process = machines.dpmac(*LINE, *CPU, "--out", tmp_path / "out")
     training(tmp_path / "out", process)
     namespaces.kill(process)
     assert said(machines.dpmac(*LINE, *CPU, "--out", tmp_path / "out"))["finished"] == 2
-    assert kept(tmp_path / "out") == silent(local)
+    assert kept(tmp_path / "out") == apart
 
 
 def test_a_wrong_token_is_refused(machines, tmp_path):
@@ -155,13 +162,13 @@ out = Path(sys.argv[1])
 scale = experiments.SCALES["smoke"]
 wanted = experiments.populations(["nonprivate"], scale, scale.tasks, ["silent"])
 found = cluster.connect(out, cluster.Asked(sys.argv[2], gpus_per_job=0, patience=3.0))
-jobs = schedule.plan(out, wanted)
+jobs = schedule.plan(out, wanted, found.slots)
 print(len(list(found.work(out, jobs, schedule.Options(scale.final_episodes, checkpoint_seconds=0)))))
 """
 
 
 @pytest.mark.large
-def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, local, tmp_path):
+def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, apart, tmp_path):
     """It holds the job's folder all the while."""
     out = tmp_path / "out"
     out.mkdir()
@@ -173,10 +180,10 @@ def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, loc
     assert not kept(out)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
-    assert kept(out) == silent(local)
+    assert kept(out) == apart
     namespaces.send(stopped, signal.SIGCONT)
     time.sleep(5)
-    assert kept(out) == silent(local)
+    assert kept(out) == apart
     machines.lose(name)
 
 
@@ -189,7 +196,7 @@ def test_all_figures_have_the_same_bytes(machines, tmp_path):
 
 
 @pytest.mark.large
-def test_fifty_kills_at_random_times_lose_nothing_and_train_nothing_twice(machines, local, tmp_path, record_property):
+def test_fifty_kills_at_random_times_lose_nothing_and_train_nothing_twice(machines, apart, tmp_path, record_property):
     """Of nodes and of drivers; whenever one folder is done, another is begun."""
     draws, folders, kills = random.Random(0), 0, 0
     while kills < 50:
@@ -208,7 +215,7 @@ def test_fifty_kills_at_random_times_lose_nothing_and_train_nothing_twice(machin
                 machines.lose(draws.choice(["a", "b"]))
         found = said(process)
         assert found["finished"] == 2
-        assert kept(out) == silent(local)
+        assert kept(out) == apart
         folders += 1
     record_property(
         "counted", f"nodes and drivers of a cluster killed {kills} times, {folders} folders with the same bits"

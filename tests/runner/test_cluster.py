@@ -167,12 +167,16 @@ print(len(list(found.work(out, jobs, schedule.Options(scale.final_episodes, chec
 """
 
 
+ALERT = {"RAY_grpc_client_keepalive_time_ms": "3000", "RAY_grpc_client_keepalive_timeout_ms": "3000"}
+"""A worker that does not answer is given up after seconds; Ray's own patience is seven minutes."""
+
+
 @pytest.mark.large
 def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, apart, tmp_path):
     """It holds the job's folder all the while."""
     out = tmp_path / "out"
     out.mkdir()
-    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS)
+    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS, **ALERT)
     training(out, process)
     name = machines.trainer()
     stopped = namespaces.tree(machines.nodes[name].pid)

@@ -43,7 +43,7 @@ MIDWAY = RunConfig(
 @pytest.fixture(scope="module")
 def midway(tmp_path_factory):
     """The folder of a trained team of three."""
-    folder = Path(os.environ.get("DPMAC_MIDWAY", tmp_path_factory.mktemp("midway") / "run"))
+    folder = Path(os.environ.get("DPMAC_MIDWAY") or tmp_path_factory.mktemp("midway") / "run")
     if not folder.exists():
         dpmac.train(MIDWAY, folder)
     return folder

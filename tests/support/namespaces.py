@@ -100,7 +100,7 @@ class Namespace:
         raise AssertionError(f"{name} did not start: {log.read_text()}")
 
     def dpmac(self, *arguments: object, **variables: str | None) -> subprocess.Popen:
-        return self.start(sys.executable, "-m", "dpmac", *arguments, **variables)
+        return self.start(sys.executable, "-m", "dpmac", *arguments, log=None, **variables)
 
     def close(self) -> None:
         for _ in range(20):

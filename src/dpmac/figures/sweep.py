@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from dpmac.experiments import METHODS
@@ -96,7 +97,7 @@ def files(found: dict[str, Any], out: Path) -> None:
     with canvas(2.9 * columns + 1.2 if maps else 8, 2.7 * rows + 0.5 if maps else 4) as picture:
         panels = picture.subplots(rows, columns, squeeze=False)
         draw(panels.ravel().tolist(), found, colours)
-        scale = mpl.cm.ScalarMappable(colours, MAP)
+        scale = ScalarMappable(colours, MAP)
         picture.colorbar(scale, ax=panels, label="team return, mean over seeds", shrink=0.8)
         for name in ("sweep.svg", "sweep.png"):
             save(picture, out / name)

@@ -9,6 +9,7 @@ goes on from the last checkpoint.
 import contextlib
 import dataclasses
 import importlib.metadata
+import logging
 import math
 import os
 import platform
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
+import ray.exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dpmac import __version__
@@ -266,7 +268,7 @@ def ended(out: Path, job: Job) -> Progress:
 def connect(out: Path, asked: Asked) -> Cluster:
     """The cluster, if it takes tasks from us alone and all of its nodes see the folder and have our versions."""
     try:
-        ray.init(asked.address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        ray.init(asked.address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())
         hint = "; is RAY_AUTH_TOKEN, or the token in ~/.ray/auth_token, the cluster's?"
@@ -311,7 +313,7 @@ def environment(out: Path, gpus: bool) -> dict[str, str]:
 
 def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Report | str:
     """What a node says of itself, or why it says nothing."""
-    pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    pinned: Any = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task: Any = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned, runtime_env={"env_vars": variables})(
         report
     )

@@ -47,6 +47,31 @@ def _forget_programs():
         gc.collect()
 
 
+LONGEST = (
+    "agents/test_extend_docs.py",
+    "runner/test_schedule.py",
+    "cli/test_every_command.py",
+    "runner/test_methods.py",
+    "analysis/test_frontier.py",
+    "runner/test_kills.py",
+    "runner/test_train_command.py",
+    "analysis/test_eavesdrop.py",
+    "test_docs.py",
+    "agents/test_team.py",
+    "runner/test_population.py",
+    "runner/test_interrupts.py",
+    "learner/test_probes_learned.py",
+    "deploy/test_deploy.py",
+    "figures/test_report.py",
+)
+"""These files go first, so that the processes which share the files end together."""
+
+
+def pytest_collection_modifyitems(items):
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say at the end what was counted, whichever process did it."""
     reports = [report for found in terminalreporter.stats.values() for report in found]

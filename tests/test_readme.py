@@ -15,7 +15,7 @@ CONSOLE = [block for block in blocks(README) if block.language == "console"]
 @pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.large)], ids=["small", "as written"])
 def test_the_commands_work_and_print_what_is_shown(block, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_console(block, small)
+    run_console(block, small, [])
 
 
 def test_the_python_is_right():

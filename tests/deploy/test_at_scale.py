@@ -43,7 +43,7 @@ MIDWAY = RunConfig(
 @pytest.fixture(scope="module")
 def midway(tmp_path_factory):
     """The folder of a trained team of three."""
-    folder = Path(os.environ.get("DPMAC_MIDWAY", tmp_path_factory.mktemp("midway") / "run"))
+    folder = Path(os.environ.get("DPMAC_MIDWAY") or tmp_path_factory.mktemp("midway") / "run")
     if not folder.exists():
         dpmac.train(MIDWAY, folder)
     return folder
@@ -141,6 +141,15 @@ def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, floa
     return right / count, float(binom.sf(right - 1, count, chance))
 
 
+def test_the_distinguisher_would_see_half_a_millisecond_or_a_byte():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=1500)
+    times, sizes = 1e-3 + 4e-4 * rng.standard_normal(1500), np.full(1500, 69.0)
+    assert distinguished(np.stack([times, sizes], 1), labels)[1] > 0.01
+    assert distinguished(np.stack([times + 5e-4 * labels, sizes], 1), labels)[1] < 1e-6
+    assert distinguished(np.stack([times, sizes + labels], 1), labels)[1] < 1e-6
+
+
 @pytest.mark.large
 def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
     """Agent 1 observes one of two things in each episode; a distinguisher of its TLS records stays within chance."""
@@ -170,7 +179,7 @@ def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
     accuracy, p_value = distinguished(data[:, :2], data[:, 2].astype(int))
     record_property(
         "counted",
-        f"{len(data)} records, sizes {sorted(set(data[:, 1].astype(int)))}, leaving {1e3 * data[:, 0].mean():.2f} ± "
+        f"{len(data)} records, sizes {sorted(set(data[:, 1].tolist()))}, leaving {1e3 * data[:, 0].mean():.2f} ± "
         f"{1e3 * data[:, 0].std():.2f} ms after their time: accuracy {accuracy:.3f}, p = {p_value:.3f}",
     )
     assert len(set(data[:, 1])) == 1

@@ -46,7 +46,7 @@ def timed(agent, count):
     seen[:, 0] = [-5.0, 5.0]
     spoken = np.eye(agent.channel.size, dtype=np.float32)[0] * (agent.channel.spec.mechanism == "response")
     received = dict.fromkeys(agent.others, spoken)
-    times = np.empty(count)
+    times, carry = np.empty(count), agent.start()
     gc.disable()
     try:
         for place in range(-20 * HORIZON, count):

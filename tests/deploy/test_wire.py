@@ -45,7 +45,7 @@ def inbox(clock):
     return Inbox(0, [1, 2], 3, clock, sends, lambda sender, numbers: valid(numbers, 0.1))
 
 
-def frame(sender=1, episode=START, step=0, message=ONE):
+def frame(sender=1, episode=START, step=0, message: np.ndarray | None = ONE):
     return encode(sender, 0, episode, step, message, 3)
 
 

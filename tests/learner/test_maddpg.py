@@ -18,7 +18,8 @@ from dpmac.learner.maddpg import Maddpg
 from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import describe, rollout
 
-rollout, actor_loss, values, describe = map(eqx.filter_jit, (rollout, maddpg.actor_loss, maddpg.values, describe))
+rollout, describe = eqx.filter_jit(rollout), eqx.filter_jit(describe)
+actor_loss, values = eqx.filter_jit(maddpg.actor_loss), eqx.filter_jit(maddpg.values)
 
 unroll = eqx.filter_jit(lambda team, *given: team.unroll(*given))
 TASK = tasks.make("probe-neighbour", horizon="4")

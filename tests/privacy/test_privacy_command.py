@@ -147,9 +147,9 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("calibrate --epsilon 0", "epsilon must be above 0"),
-        ("calibrate --epsilon -1", "epsilon must be above 0"),
-        ("calibrate --epsilon nan", "epsilon must be above 0"),
+        ("calibrate --epsilon 0", "epsilon must lie between 1e-6 and 1e6, or be inf"),
+        ("calibrate --epsilon -1", "epsilon must lie between 1e-6 and 1e6, or be inf"),
+        ("calibrate --epsilon nan", "epsilon must lie between 1e-6 and 1e6, or be inf"),
         ("calibrate --epsilon much", "epsilon must be a number"),
         ("calibrate --delta 0", "delta must lie strictly between 0 and 1"),
         ("calibrate --delta 1", "delta must lie strictly between 0 and 1"),

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from dpmac.config import BadInput, Channel, Release
-from dpmac.privacy import Measurement, mechanisms, timing
+from dpmac.privacy import Measurement, timing
+from dpmac.privacy.mechanisms import base
 
 HORIZON, SIZE = 25, 8
 CHANCE = 1e-5
@@ -211,4 +212,4 @@ def test_the_largest_score_is_chosen_as_an_argmax_does():
     rng = np.random.default_rng(0)
     for scores in [*rng.integers(-2, 3, (200, 5)), np.array([np.nan, 1, 2, 3, 4])]:
         expected = 0 if np.isnan(scores).any() else scores.argmax()
-        assert mechanisms.base.choose(np, scores.astype(np.float32)) == expected
+        assert base.choose(np, scores.astype(np.float32)) == expected

@@ -117,7 +117,7 @@ def test_result_as_json_says_returns_and_what_the_claim_is_worth(finished, capsy
         (["--method", "silent", "--epsilon", "1"], "sends no messages"),
         (["--epsilon", "1:1:1"], "names 3 agents, but the team has 2"),
         (["--epsilon", "small"], "epsilon must be a number, inf"),
-        (["--epsilon", "0"], "epsilon must be above 0"),
+        (["--epsilon", "0"], "epsilon must lie between"),
         (["--epsilon", "1", "1"], "budgets must differ"),
         (["--learner", "nobody"], "unknown learner 'nobody'; allowed are maddpg"),
         (["--seeds", "0"], "seeds must be a whole number from 1"),
@@ -163,9 +163,9 @@ def test_help_shows_an_example(capsys):
 
 
 def test_defaults_are_the_papers():
-    cls, group = with_settings(["pp"])
+    cls, group, _ = with_settings(["pp"])
     options = cls(task="pp", out=Path("run"))
-    config = options.config(to_json(getattr(options, group)))
+    config = options.run_config(to_json(getattr(options, group)))
     program = Program.of(config)
     assert program.learner.batch_size(program.rollout) == 256
     assert (config.learner_options["discount"], config.learner_options["learning_rate"]) == (0.99, 7e-4)

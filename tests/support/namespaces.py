@@ -72,7 +72,7 @@ class Namespace:
                 continue
         return found
 
-    def start(self, *call: object, log: Path | None = None, **variables: Any) -> subprocess.Popen:
+    def start(self, *call: object, log: Path | None = None, **variables: str | None) -> subprocess.Popen:
         """A process in it; variables that are None are taken out of its environment."""
         changed = {**self.environment, **variables}
         environment = {name: value for name, value in changed.items() if value is not None}
@@ -83,7 +83,9 @@ class Namespace:
         with open(log, "w") as file:
             return subprocess.Popen(inside, stdout=file, stderr=file, **given)
 
-    def node(self, name: str, *options: object, head: bool = False, before: tuple[str, ...] = (), **variables: Any):
+    def node(
+        self, name: str, *options: object, head: bool = False, before: tuple[str, ...] = (), **variables: str | None
+    ):
         """Start a node and wait until it has joined."""
         ray = Path(sys.executable).with_name("ray")
         where = ["--head", f"--port={PORT}", "--include-dashboard=false"] if head else [f"--address=127.0.0.1:{PORT}"]
@@ -97,8 +99,8 @@ class Namespace:
             time.sleep(0.1)
         raise AssertionError(f"{name} did not start: {log.read_text()}")
 
-    def dpmac(self, *arguments: object, **variables: Any) -> subprocess.Popen:
-        return self.start(sys.executable, "-m", "dpmac", *arguments, **variables)
+    def dpmac(self, *arguments: object, **variables: str | None) -> subprocess.Popen:
+        return self.start(sys.executable, "-m", "dpmac", *arguments, log=None, **variables)
 
     def close(self) -> None:
         for _ in range(20):

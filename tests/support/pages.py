@@ -61,7 +61,7 @@ def made_small(words: list[str]) -> list[str]:
             value = 8000  # of as many fresh episodes as the page says
         elif option == "batch" and "--learner" in words:
             continue  # a setting of the default learner
-        elif option == "message-size" and {"response", "subset", "code"} & set(words):
+        elif option == "message-size" and "--mechanism" in words and "gaussian" not in words:
             continue  # symbols have none
         if flag in words:
             first = words.index(flag) + 1

@@ -48,7 +48,7 @@ def step_agent(
     aware: bool,
     others: NoiseScale | None,
     carry: AgentCarry,
-    observation: np.ndarray,
+    observation: Array,
     key: np.ndarray,
 ):
     """An action, a message before the channel (number,) and the next hidden state of one agent."""
@@ -152,7 +152,7 @@ class Agent:
         width, others = self.member.actor.head.weight.shape[0], len(self.others)
         return AgentCarry(jnp.zeros(width), np.zeros((others, self.channel.size), np.float32), np.ones(others, bool), 0)
 
-    def _step(self, carry: AgentCarry, seen: np.ndarray, key: np.ndarray) -> Any:
+    def _step(self, carry: AgentCarry, seen: Any, key: np.ndarray) -> Any:
         return step_agent(self.member, self.channel, self.aware, self.levels, carry, seen, key)
 
     def act(

@@ -48,10 +48,10 @@ def read_peers(path: Path) -> Peers:
     unknown = set(data) - {"team", "agents"}
     require(not unknown, f"{path} has team and agents, not {', '.join(sorted(unknown))}")
     team, agents = data.get("team"), data.get("agents")
-    named = isinstance(team, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", team) is not None
-    require(named, f"{path}: team must be a name of letters, digits, - and _, not {team!r}")
-    listed = isinstance(agents, list) and len(agents) > 1 and all(isinstance(one, str) for one in agents)
-    require(listed, f'{path}: agents must be a list of at least two, each as "host:port", not {agents!r}')
+    if not (isinstance(team, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", team)):
+        raise BadInput(f"{path}: team must be a name of letters, digits, - and _, not {team!r}")
+    if not (isinstance(agents, list) and len(agents) > 1 and all(isinstance(one, str) for one in agents)):
+        raise BadInput(f'{path}: agents must be a list of at least two, each as "host:port", not {agents!r}')
     for one in agents:
         require(
             re.fullmatch(r"[^\s/:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}", one) is not None, f"{one!r} is no host:port"

@@ -156,8 +156,9 @@ def coincidences(events: np.ndarray, rates: Sequence[float], name: str) -> Check
         both, counts = rows @ rows.T, rows.sum(1)
         upper = np.triu_indices(len(rows), 1)
         families.append(two_sided(both[upper], counts[upper[0]], rate[agent]))
-        sums = [(np.trace(both, lag), counts[: len(rows) - lag].sum()) for lag in range(1, len(rows))]
-        families.append(two_sided(*np.array(sums).reshape(-1, 2).T, rate[agent]))
+        lags = range(1, len(rows))
+        sums = np.array([np.trace(both, lag) for lag in lags])
+        families.append(two_sided(sums, np.array([counts[: len(rows) - lag].sum() for lag in lags]), rate[agent]))
     return together(name, *families, what="agents at lags, pairs of episodes and lags of episodes")
 
 
@@ -191,7 +192,6 @@ def odd_threes(events: np.ndarray, sent: np.ndarray, symbols: int, rate: float, 
     rate = (1 - (1 - 2 * rate) ** 3) / 2
     first = np.broadcast_to(sent[:, : 3 * threes : 3, :, None], odd.shape)
     hits, counts = np.bincount(first[odd], minlength=symbols), np.bincount(first.ravel(), minlength=symbols)
-    after = [(odd[:, 1:][before].sum(), before.sum()) for before in (odd[:, :-1], ~odd[:, :-1])]
-    return together(
-        name, two_sided(hits, counts, rate), two_sided(*np.array(after).T, rate), what="symbols and threes before"
-    )
+    before = (odd[:, :-1], ~odd[:, :-1])
+    after, places = np.array([odd[:, 1:][each].sum() for each in before]), np.array([each.sum() for each in before])
+    return together(name, two_sided(hits, counts, rate), two_sided(after, places, rate), what="symbols and histories")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import RayError
+import ray.exceptions
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dpmac import __version__
@@ -205,7 +205,7 @@ class Cluster:
                     index = pending.pop(done)
                     try:
                         facts = ray.get(done)
-                    except RayError as error:
+                    except ray.exceptions.RayError as error:
                         failures.append(named(jobs[index], error))
                         continue
                     if facts is not None:
@@ -233,7 +233,7 @@ def nothing() -> None:
     """What a task does after its job."""
 
 
-def named(job: Job, error: RayError) -> Exception:
+def named(job: Job, error: ray.exceptions.RayError) -> Exception:
     """A failure with the name of the job; bad input stays bad input."""
     cause = getattr(error, "cause", None) or error
     first = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
@@ -269,7 +269,7 @@ def connect(out: Path, asked: Asked) -> Cluster:
     """The cluster, if it takes tasks from us alone and all of its nodes see the folder and have our versions."""
     try:
         ray.init(asked.address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-    except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+    except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())
         hint = "; is RAY_AUTH_TOKEN, or the token in ~/.ray/auth_token, the cluster's?"
         raise BadInput(f"no Ray cluster can be used at {asked.address}: {said[:200]}{hint}") from None
@@ -319,7 +319,7 @@ def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Repor
     )
     try:
         return ray.get(task.remote(path.resolve()), timeout=ANSWER)
-    except RayError as error:
+    except ray.exceptions.RayError as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 

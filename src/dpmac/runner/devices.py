@@ -48,8 +48,7 @@ def side_by_side(program: Program, runs: int, most: int) -> int:
 def spread(tree: Any) -> Any:
     """Put the runs' axis across all local devices, if there are several and it divides."""
     devices = jax.local_devices()
-    runs = jax.tree.leaves(tree)[0].shape[0]
-    if len(devices) == 1 or runs % len(devices):
+    if len(devices) == 1 or any(leaf.shape[0] % len(devices) for leaf in jax.tree.leaves(tree)):
         return tree
     return jax.device_put(tree, NamedSharding(Mesh(np.array(devices), ("run",)), PartitionSpec("run")))
 

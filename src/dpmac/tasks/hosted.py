@@ -6,6 +6,7 @@ next observations and rewards of all episodes at once. Where no environment stan
 seed and led there again. Everything else is as for any other task, to the same bits; only speed is that of Python.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping
@@ -271,10 +272,9 @@ class Pool:
         """What the environment looks like after these actions (time, agent) in a seed's episode, as RGB bytes."""
         with self.lock:
             play = self.find(seed, done)
-            try:
+            drawn: Any = None
+            with contextlib.suppress(NotImplementedError):
                 drawn = play.env.render()
-            except NotImplementedError:
-                drawn = None
             self.keep(play)
         pixels = isinstance(drawn, np.ndarray) and drawn.ndim == 3 and drawn.shape[-1] in (3, 4)
         require(

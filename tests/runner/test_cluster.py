@@ -176,7 +176,7 @@ def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, apa
     """It holds the job's folder all the while."""
     out = tmp_path / "out"
     out.mkdir()
-    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS, **ALERT)
+    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS, log=None, **ALERT)
     training(out, process)
     name = machines.trainer()
     stopped = namespaces.tree(machines.nodes[name].pid)

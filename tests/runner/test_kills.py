@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from tiny import contents, killed, small, taken, train
+from tiny import changed, contents, killed, small, train
 
 from dpmac import privacy
 from dpmac.config import Channel
@@ -37,12 +37,14 @@ def test_killed_after_a_checkpoint_it_ends_with_the_same_bits(case):
 
 @pytest.mark.large
 @pytest.mark.parametrize("case", PAIRS, ids="-".join, indirect=True)
-def test_killed_at_random_moments_it_ends_with_the_same_bits(case, record_property):
-    """At moments spread over loading, compiling, training and saving."""
+def test_killed_at_random_moments_it_ends_with_the_same_bits(case, request, record_property):
+    """Three times while it starts, compiles or trains, and three times while it trains or saves."""
     whole, folder, line = case
-    draws, kills = random.Random(str(folder.parent.name)), 0
-    for _ in range(5):
-        kills += killed(line, taken(folder), draws.uniform(0.0, 3.0))
+    name, saved = request.node.callspec.id, folder / "checkpoints/group-0.json"
+    draws, started, training = random.Random(name), 0, 0
+    for _ in range(3):
+        started += killed(line, changed(folder / "lock"), draws.uniform(0.0, 3.0))
+        training += killed(line, changed(saved), draws.uniform(0.0, 0.1))
     list(population.train_folder(folder))
     assert contents(folder) == whole
-    record_property("counted", f"{folder.parent.name}: killed {kills} times, and the same bits")
+    record_property("counted", f"{name}: killed {started} times after its start and {training} times as it trained")

@@ -12,7 +12,7 @@ import jax
 import made
 import numpy as np
 import pytest
-from tiny import contents, killed, taken
+from tiny import changed, contents, killed
 
 from dpmac import experiments
 from dpmac.cli import main
@@ -227,7 +227,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
         line = [*COMMAND[: COMMAND.index(METHODS[0])], *methods, "--out", out, "--checkpoint-seconds", "0", "--json"]
         for _ in range(min(kills, 5)):
             before = kept(out)
-            begun = taken(out) if draws.random() < 0.9 else lambda: True
+            begun = changed(out / "lock") if draws.random() < 0.9 else lambda: True
             count += killed([*line, "--skip-figures"], begun, draws.uniform(0.0, 6.0))
             assert kept(out).items() >= before.items()  # what was finished stays as it was
         assert main([str(word) for word in (*line, "--skip-figures")]) == 0

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tiny import CONFIG, OPTIONS, begin, contents, dpmac, killed, taken
+from tiny import CONFIG, OPTIONS, begin, changed, contents, dpmac, killed
 
 from dpmac import cli
 from dpmac.cli.train import with_settings
@@ -40,7 +40,7 @@ def finish(folder):
 def test_killed_and_resumed_run_is_bit_identical(finished, tmp_path):
     """Once before there is a checkpoint, and once after the first."""
     folder = tmp_path / "run"
-    assert killed(line(folder), taken(folder))
+    assert killed(line(folder), changed(folder / "lock"))
     assert killed(line(folder), (folder / "checkpoints/group-0.json").exists)
     finish(folder)
     assert contents(folder) == contents(finished)
@@ -53,7 +53,7 @@ def test_run_killed_at_a_hundred_random_moments_is_bit_identical(finished, tmp_p
     while kills < 100:
         folder = tmp_path / f"run-{attempt}"
         for _ in range(5):
-            begun = taken(folder) if draws.random() < 0.8 else lambda: True
+            begun = changed(folder / "lock") if draws.random() < 0.8 else lambda: True
             kills += killed(line(folder), begun, draws.uniform(0.0, 3.0))
         finish(folder)
         assert contents(folder) == contents(finished), folder

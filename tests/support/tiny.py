@@ -56,7 +56,7 @@ def small(learner: str, channel: Channel | None = None) -> RunConfig:
         networks=NetworkConfig(8, 8, 4, products=3, entry_layer=True, share_parameters=True),
     )
     options: dict[str, Any] = {"batch": 4, "explore_steps": 100} if learner == "maddpg" else {}
-    return learning(run, steps=400, evaluations=20, evaluation_episodes=4, **options)
+    return learning(run, steps=1200, evaluations=60, evaluation_episodes=4, **options)
 
 
 def train(folder: Path, config: RunConfig = CONFIG, most: int = 0) -> population.Loaded:
@@ -97,11 +97,10 @@ def untrained(folder: Path, config: RunConfig = CONFIG) -> None:
     checkpoint.save(folder / "checkpoints", "group-0", state, place)
 
 
-def taken(folder: Path) -> Callable[[], bool]:
-    """Whether a process has taken hold of a run's folder since now."""
-    lock = folder / "lock"
-    before = lock.stat().st_mtime_ns if lock.exists() else 0
-    return lambda: lock.exists() and lock.stat().st_mtime_ns > before
+def changed(path: Path) -> Callable[[], bool]:
+    """Whether a file was written since now: a folder's lock by a process that took hold of it, a checkpoint."""
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    return lambda: path.exists() and path.stat().st_mtime_ns > before
 
 
 def killed(arguments: Sequence[object], when: Callable[[], bool] = lambda: True, seconds: float = 0.0) -> bool:

@@ -122,14 +122,25 @@ class NoNoiseOnTies(Gaussian):
         return super().release(message, jnp.where(jnp.ptp(message) == 0, 0 * draws, draws), scale)
 
 
+def rare(channel, path, fault=None):
+    _, team, scale, noise = parts(channel)
+    team = dataclasses.replace(team, channel=fault(channel, team.channel.size)) if fault else team
+    found = audit.rare_inputs(team, scale, noise, EPISODES, 3, path)
+    return {check.name for check in privacy.failures(found, 0.999)}
+
+
+@pytest.mark.parametrize("name", ["gaussian", "response"])
+def test_rare_messages_are_noised_like_all_others(name):
+    for path in audit.PATHS:
+        assert rare(Channel(name), path) == set()
+
+
 def test_what_happens_to_rare_messages_alone_is_found(monkeypatch):
-    program, team, scale, noise = parts(Channel())
-    broken = dataclasses.replace(team, channel=NoNoiseOnTies(Channel(), team.channel.size))
-    assert "rare inputs: noise of every message" in failed(program, broken, scale, noise)
+    assert "rare inputs: noise of every message" in rare(Channel(), "simulated", NoNoiseOnTies)
     monkeypatch.setattr(audit, "Measurement", BareIfNotANumber)
-    found = deployed_checks("every step")
-    assert "rare inputs: noise of every message" in found
-    assert not [name for name in found if not name.startswith("rare inputs")]
+    assert "rare inputs: noise of every message" in rare(Channel(), "deployed")
+    assert deployed_checks("every step") == set()
+    assert audit.rare_inputs(parts(Channel(place="receiver"))[1], *parts(Channel())[2:], 9, 3, "simulated") == []
 
 
 def test_deployed_senders_that_sample_are_audited_by_transcripts_alone():

@@ -72,15 +72,19 @@ def test_the_time_of_a_step_does_not_tell_what_an_agent_saw(name, count, record_
     assert told.p_value > CHANCE
 
 
-def test_a_planted_branch_of_a_step_is_found(monkeypatch):
+@pytest.mark.parametrize(("count", "work"), [(3_000, 5_000), pytest.param(100_000, 500, marks=pytest.mark.large)])
+def test_a_planted_branch_of_a_step_is_found(count, work, monkeypatch, record_property):
+    """The more timings, the less work it takes: a quarter of a millisecond, and a tenth of that."""
     agent = agent_of(CHANNELS["gaussian"])
     home = sys.modules[type(agent).__module__]
     sound = home.checked
 
     def branches(values, shape):
         if np.size(values) and np.ravel(values)[0] > 4:
-            sorted(range(0, -2000, -1))
+            sum(number * number for number in range(work))
         return sound(values, shape)
 
     monkeypatch.setattr(home, "checked", branches)
-    assert timing.distinguish(*timed(agent, 3_000)).p_value < CHANCE
+    told = timing.distinguish(*timed(agent, count))
+    record_property("counted", f"a planted branch: {count} whole steps, guessed {100 * told.accuracy:.2f} % right")
+    assert told.p_value < CHANCE

@@ -131,6 +131,12 @@ def test_a_secret_in_the_lowest_bit_of_the_grid_is_found():
     assert found == {"low bits fair whatever the message", "low bits independent over time"}
 
 
+def test_numbers_that_are_not_finite_are_found():
+    before, left, *_ = vectors(np.random.default_rng(8), episodes=4)
+    left[1, 2, 0, 0, 3] = np.inf
+    assert failed(GAUSSIAN, before, left.astype(np.float32), SIGMA) == {"finite numbers"}
+
+
 # Symbols --------------------------------------------------------------------------------------------------------------
 
 

@@ -241,14 +241,15 @@ def white_box(
         each = zip(releases, private, strict=True)
         left = np.stack([deployed(one, found.made[:, :, agent], team.agents - 1) for one, agent in each], axis=2)
     amounts = np.array([noise[agent] for agent in private])
-    usual = all_checks(spec, before, left, amounts, path)
-    return [*usual, *(rare_inputs(team, scale, noise, episodes, seed, path) if spec.place == "sender" else [])]
+    return all_checks(spec, before, left, amounts, path)
 
 
 def rare_inputs(
     team: Team, scale: NoiseScale, noise: tuple[float, ...], episodes: int, seed: int, path: str
 ) -> list[Check]:
     """The same checks of messages that real episodes hardly hold, each kind at a step of its own."""
+    if team.channel.spec.place == "receiver":
+        return []
     channel, private = team.channel, [agent for agent, amount in enumerate(noise) if amount > 0]
     kinds, amounts = kinds_of(channel.size), np.array([noise[agent] for agent in private])
     alone = replace(channel.spec, period=1, copies=1, sample_rate=0.0, recipient_rate=1.0)
@@ -419,6 +420,7 @@ def audit(
         for one in paths:
             sampled = max(8, min(counts[one] // 50, 200))
             found = white_box(loaded.program, team, scale, noise[index], sampled, seed, one)
+            found += rare_inputs(team, scale, noise[index], sampled, seed, one)
             family = privacy.family_confidence(len(loaded.runs) * len(paths), confidence)
             checked[one] = len(found), privacy.failures(found, family)
         for agent, amount in enumerate(noise[index]):

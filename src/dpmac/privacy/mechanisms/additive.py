@@ -197,6 +197,8 @@ class Additive(Mechanism):
 
     def white_box(self, before: np.ndarray, left: np.ndarray, noise: np.ndarray) -> list[checks.Check]:
         """In units of each agent's own σ, all noise of a team must look alike; what leaves lies on its agent's grid."""
+        if not (np.isfinite(before).all() and np.isfinite(left).all()):
+            return [checks.Check("finite numbers", 0.0, f"{(~np.isfinite(left)).sum()} that left are not")]
         scaled = before[:, :, :, None] + (left - before[:, :, :, None]) / noise[:, None, None]
         whole = (steps := self.in_steps(left, noise)) == np.rint(steps)
         grid = checks.Check("numbers on the grid", float(whole.all()), f"{(~whole).sum()} numbers beside it")
@@ -206,6 +208,7 @@ class Additive(Mechanism):
         """The low bits of whole steps are fair coins. Simulated noise is rounded from float32, ties to even: its lowest
         bit is not. Where a number has more steps than float32 has digits, its low bits are rounded away."""
         copies = slice(None) if self.channel.sent > 1 else slice(1)
+        left = np.where(np.isfinite(left), left, 0.0)
         units = np.rint(self.in_steps(left, noise)[:, :, :, copies]).astype(np.int64)[..., None]
         bits = np.where(np.abs(units) < 2**24, 2 * (units >> np.arange(LOW_BITS) & 1) - 1, 0).astype(np.int8)
         return dependence.fair_coins(bits.reshape(*bits.shape[:4], -1), before, "low bits")

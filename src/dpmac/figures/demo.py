@@ -29,7 +29,7 @@ def curves(out: Path) -> None:
     reference = store.read_json(out / "dpmac" / "reference.json")["returns"]
     axes.axhline(reference["scripted"][0], color="grey", linestyle="--", label="scripted, knows the targets")
     axes.set(
-        xlabel="environment steps", ylabel="team return", title=store.load_config(out / "dpmac").task, ylim=(-40, -5)
+        xlabel="environment steps", ylabel="team return", title=store.load_config(out / "dpmac").task, ylim=(-30, -5)
     )
     axes.legend()
     figure.savefig(out / "curves.png", dpi=120)

@@ -12,22 +12,13 @@ from dpmac.frontiers import LINES
 from dpmac.runner import noise, population
 from dpmac.runner.population import Loaded
 
-SEEDS = (0,)
+SEEDS = (0, 1)
 TASK = "ccn"
 EPSILON = 3.0
-TRAINING = Training(steps=2_240_000, episodes=128, evaluations=20, evaluation_episodes=256)
+TRAINING = Training(steps=800_000, episodes=64, evaluations=20, evaluation_episodes=256)
 SILENT_STEPS = 160_000
-LEARNER_OPTIONS = {
-    "learning_rate": 5e-3,
-    "jitter": 2.0,
-    "score_penalty": 1e-2,
-    "expectation": 0.3,
-    "decay": 0.4,
-    "starts": 4,
-    "trial": 0.65,
-}
-"""Scores of symbols stay small and are jittered much, so that a symbol that means nothing yet is tried. Without that,
-most teams of this size end with one symbol for two landmarks; with it, about every second one does."""
+LEARNER_OPTIONS: dict[str, Any] = {}
+"""The learner's defaults find a whole code at this size."""
 NETWORKS = NetworkConfig(hidden=64, aware=True, products=48, entry_layer=True, share_parameters=True)
 STARTS = 1024
 """Common starts that teams are scored on, and that the limit is worked out for."""

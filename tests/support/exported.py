@@ -80,6 +80,7 @@ def fleet(folder: Path, bundles: list[Path], slot: float, tls: bool = True) -> I
     keys.make(folder / "pki", len(bundles))
     for agent in range(len(bundles)):
         write_peers(folder / f"peers-{agent}.toml", [taps[agent].port if agent else ports[0], *ports[1:]])
+        (bundles[agent] / status.FILE).unlink(missing_ok=True)  # of processes before
     found = Fleet(folder, bundles, slot, ports, tls, taps)
     try:
         found.processes += [found.start(agent) for agent in range(len(bundles))]
@@ -113,7 +114,7 @@ def export(run: Path, out: Path, limit: float = math.inf, epsilon: str = "3") ->
     return bundles
 
 
-def untrained(out: Path, task: str = "probe-neighbour", **options: int) -> list[Path]:
+def untrained(out: Path, task: str = "probe-neighbour", limit: float = math.inf, **options: int) -> list[Path]:
     """A bundle for each agent of a team that was never trained and sends a symbol in every step."""
     found, networks, channel = tasks.make(task, **options), NetworkConfig(hidden=16, aware=True), Channel("response")
     shape = TaskShape(found.agents, found.observation_size, found.actions, found.horizon)
@@ -122,7 +123,7 @@ def untrained(out: Path, task: str = "probe-neighbour", **options: int) -> list[
     for agent, folder in enumerate(bundles):
         noise = (0.3,) * found.agents
         described = bundle.Bundle(
-            1, task, agent, *shape, "dpmac", channel, networks, noise, "?", math.inf, 1e-4, task_options=options
+            1, task, agent, *shape, "dpmac", channel, networks, noise, "?", limit, 1e-4, task_options=options
         )
         bundle.write(folder, described, team, {})
     return bundles

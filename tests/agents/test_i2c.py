@@ -233,7 +233,7 @@ def test_a_learner_without_the_values_of_actions_refuses_i2c_by_name(critic):
     "options", [{"percentile": 101}, {"temperature": 0}, {"weight": -1}, {"form": "x"}, {"loudness": 1}]
 )
 def test_options_that_do_not_fit_are_refused(options):
-    with pytest.raises(BadInput, match="method i2c"):
+    with pytest.raises(BadInput, match="i2c"):
         team_of(2, **options)
 
 

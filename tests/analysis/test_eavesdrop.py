@@ -342,7 +342,7 @@ def test_what_deployed_agents_release_can_be_overheard_as_far_as_the_cap(channel
     """The eavesdropper hears the same through the measurement, within what is possible."""
     (entries,) = eavesdrop.eavesdrop(loud(channel, Budget((3.0,))), EPISODES, path="both", deployed_episodes=1500)
     by_path = {path: [entry for entry in entries if entry["path"] == path] for path in ("simulated", "deployed")}
-    for simulated, deployed in zip(by_path["simulated"], by_path["deployed"], strict=True):
-        assert deployed["verdict"] == "within"
-        assert deployed["accuracy"] == pytest.approx(simulated["accuracy"], abs=0.1)
-        assert deployed["accuracy"] > deployed["chance"] + 0.05
+    assert {entry["verdict"] for entry in by_path["deployed"]} == {"within"}
+    simulated, deployed = (np.mean([entry["accuracy"] for entry in by_path[path]]) for path in by_path)
+    assert deployed == pytest.approx(simulated, abs=0.1)
+    assert deployed > by_path["deployed"][0]["chance"] + 0.05

@@ -66,8 +66,9 @@ class Clock:
         return self.step_of(self.place())[0] + 1
 
     def wait(self, until: float, stop: threading.Event) -> bool:
-        """Sleep until a time; whether it was reached before somebody asked to stop."""
-        while (left := until - self.now()) > 0:
+        """Sleep until a time, as far away as it is now; whether it was reached before somebody asked to stop."""
+        ends = self._steady() + until - self.now()
+        while (left := ends - self._steady()) > 0:
             if stop.wait(min(left, 1.0)):
                 return False
         return not stop.is_set()

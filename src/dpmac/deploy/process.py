@@ -84,6 +84,9 @@ class Outlet:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(2.0)
+        with self._lock:  # what was charged and handed over too late to leave
+            self.unsaid += sum(map(len, self._ready.values()))
+            self._ready = {}
 
 
 class Process:

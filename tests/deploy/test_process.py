@@ -1,0 +1,134 @@
+"""An agent's loop without a network: spent budgets, clocks that jump, slow peers, and robots that send nonsense."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+from exported import AGENTS, HORIZON, until, untrained
+
+from dpmac.config import BadInput
+from dpmac.deploy.agent import Agent
+from dpmac.deploy.clock import Clock
+from dpmac.deploy.process import Outlet, Process, alone
+from dpmac.deploy.robot import SOCKET, Robot
+from dpmac.deploy.wire import Inbox
+
+SLOT = 0.06
+LIMIT = 12.0
+
+
+@pytest.fixture
+def wall():
+    """What is added to the wall clock of each agent."""
+    return [0.0] * AGENTS
+
+
+@pytest.fixture
+def team(tmp_path, wall):
+    """Processes whose frames go straight into each other's inboxes; the budget of each holds for an episode or two."""
+    agents = [Agent.open(folder) for folder in untrained(tmp_path, limit=LIMIT)]
+    clocks = [Clock(SLOT, HORIZON, lambda i=i: time.time() + wall[i]) for i in range(AGENTS)]
+    inboxes = [Inbox(a.index, a.others, 3, c, a.sends, a.valid) for a, c in zip(agents, clocks, strict=True)]
+
+    def send(sender, frames):
+        for other, frame in frames.items():
+            inboxes[other].hear(sender, frame)
+
+    found = []
+    for i, agent in enumerate(agents):
+        robot = Robot(tmp_path / f"bundle-{i}" / SOCKET, agent.observation_size)
+        outlet = Outlet(agent, clocks[i], lambda frames, i=i: send(i, frames))
+        found.append(Process(agent, clocks[i], inboxes[i], outlet, robot, "silent"))
+    yield found
+    for process in found:
+        process.stop.set()
+        process.outlet.stop()
+        process.robot.close()
+
+
+def begin(team, episodes=0):
+    threads = [threading.Thread(target=process.run, args=(episodes,), daemon=True) for process in team]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_a_spent_budget_ends_one_agent_and_silences_another(team):
+    team[0].when_spent = "stop"
+    for thread in begin(team, episodes=8):
+        thread.join(20)
+    assert team[0].ending == "the budget has no room for another episode"
+    assert team[1].ending == team[2].ending == "played 8 episodes"
+    for process in team:
+        agent, status = process.agent, process.status()
+        charged = agent.ledger.charged(0).total()
+        assert charged == (status["messages_sent"] + status["messages_not_ready"]) / (AGENTS - 1)
+        assert 0 < charged < 8 * HORIZON
+        assert charged % HORIZON == 0
+        assert agent.ledger.spent(0) <= LIMIT
+    assert team[1].agent.silent
+    assert team[1].status()["peers"]["2"]["heard"] > 5 * HORIZON  # frames come on, and say nothing
+    assert team[1].status()["peers"]["0"]["missed"] > 0
+
+
+def test_a_clock_that_jumps_takes_its_agent_out_of_step_and_the_others_go_on(team, wall):
+    begin(team)
+    until(lambda: all(process.played > 0 for process in team), 20)
+    wall[0] += 3600
+    until(lambda: team[0].clock.jumps == 1 and team[0].played > 2, 20)
+    until(lambda: team[1].inbox.counts[0]["early"] > 0, 20)
+    assert team[0].inbox.counts[1]["late"] > 0
+    heard = team[1].inbox.counts[2]["heard"]
+    wall[0] -= 3600
+    before = team[1].inbox.counts[0]["heard"]
+    until(lambda: team[1].inbox.counts[0]["heard"] > before + 3, 20)  # it is back in step
+    assert team[1].inbox.counts[2]["heard"] > heard
+    assert team[0].clock.jumps == 2
+    for process in team:
+        said = process.outlet.said + process.outlet.unsaid
+        assert abs(process.agent.ledger.charged(0).total() - said / (AGENTS - 1)) <= 1
+
+
+def test_a_slow_agent_is_missed_and_what_it_had_ready_too_late_never_leaves(team):
+    slow, act = team[2], team[2].agent.act
+
+    def slowly(*given):
+        time.sleep(SLOT)
+        return act(*given)
+
+    slow.agent.act = slowly  # type: ignore[method-assign]
+    for thread in begin(team, episodes=2)[:2]:
+        thread.join(20)
+    assert slow.outlet.unsaid > 0
+    assert slow.outlet.said == 0
+    assert team[0].played == team[1].played == 2
+    assert team[0].inbox.counts[2]["heard"] > 0  # that it says nothing is said in time
+
+
+def test_a_robot_sends_observations_and_gets_actions_and_nonsense_is_counted(team):
+    process = team[0]
+    size = process.agent.observation_size
+    with socket.socket(socket.AF_UNIX) as robot:
+        robot.connect(str(process.robot._path))
+        for data in ({"observation": [0.5] * size}, {"observation": [1] * (size + 1)}, {"observation": ["a"] * size}):
+            robot.sendall(json.dumps(data).encode() + b"\n")
+        robot.sendall(b'{"observation": [' + b"1e999, " * (size - 1) + b"1]}\n")
+        until(lambda: process.robot.refused == 3, 5)
+        assert process.robot.observation().tolist() == [0.5] * size
+        begin(team[:1], episodes=1)
+        lines = robot.recv(4096).splitlines()
+    first = json.loads(lines[0])
+    assert first["step"] == 0
+    assert set(first) == {"episode", "step", "action"}
+    with socket.socket(socket.AF_UNIX) as other:  # after nonsense that is no line of JSON, the next program is served
+        other.connect(str(process.robot._path))
+        other.sendall(b"\xff\xfe nonsense\n")
+        while other.recv(4096):
+            pass
+
+
+def test_one_process_works_on_a_bundle(tmp_path):
+    with alone(tmp_path), pytest.raises(BadInput, match="another process is at work"), alone(tmp_path):
+        pass

@@ -96,7 +96,7 @@ def test_search_finds_it(word, served):
     tab = browser.new_page()
     tab.goto(f"{address}/index.html")
     tab.locator("[data-md-component=search-query]").fill(word)
-    tab.wait_for_selector(".md-search-result__item", timeout=10_000)
+    tab.wait_for_selector(".md-search-result__item", timeout=60_000)
     assert tab.locator(".md-search-result__item").count() > 0
     tab.close()
 

@@ -61,7 +61,7 @@ def test_table_shows_the_middle_of_the_seeds(folder, capsys):
     [
         (["--episodes", "1"], "from 2"),
         (["--epsilon", "1:2:3"], "names 3 agents"),
-        (["--epsilon", "-1"], "above 0"),
+        (["--epsilon", "-1"], "between 1e-6 and 1e6"),
         (["--epsilon", "1", "--delta", "1"], "delta"),
         (["--unit", "message"], "--unit describes --epsilon"),
     ],

@@ -108,7 +108,7 @@ def test_runs_of_different_rates_differ(grid):
 def test_killed_and_given_again_it_ends_with_the_same_table_and_trains_nothing_twice(grid, tmp_path, capsys):
     out = tmp_path / "out"
     line = [*COMMAND, *GRID, "--out", out, "--checkpoint-seconds", "0"]
-    assert killed(line, out, 9.0)
+    assert killed(line, lambda: any(out.glob("runs/[!.]*")))
     kept = {path.name: path.stat().st_mtime_ns for path in out.glob("runs/[!.]*")}
     found = swept([*map(str, line[len(COMMAND) :])], capsys)
     assert found["rows"] == grid[1]["rows"]

@@ -83,7 +83,10 @@ class Symbols(Mechanism):
         """A symbol that leaves once is calibrated at δ = 0: spending δ would win it less than δ of accuracy."""
         uses = accounting.count(plain)
         if uses == 1:
-            return self.noise_of(epsilon)
+            noise = self.noise_of(epsilon)
+            while self.lattice(noise).pure(1) > epsilon:  # by rounding alone
+                noise = math.nextafter(noise, 1.0)
+            return noise
 
         def excess(each: float) -> float:
             return losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta

@@ -161,14 +161,11 @@ from dpmac.runner import cluster, schedule
 out = Path(sys.argv[1])
 scale = experiments.SCALES["smoke"]
 wanted = experiments.populations(["nonprivate"], scale, scale.tasks, ["silent"])
+cluster.GRACE = 5.0
 found = cluster.connect(out, cluster.Asked(sys.argv[2], gpus_per_job=0, patience=3.0))
 jobs = schedule.plan(out, wanted, found.slots)
 print(len(list(found.work(out, jobs, schedule.Options(scale.final_episodes, checkpoint_seconds=0)))))
 """
-
-
-ALERT = {"RAY_grpc_client_keepalive_time_ms": "3000", "RAY_grpc_client_keepalive_timeout_ms": "3000"}
-"""A worker that does not answer is given up after seconds; Ray's own patience is seven minutes."""
 
 
 @pytest.mark.large
@@ -176,7 +173,7 @@ def test_a_stopped_node_is_replaced_and_does_no_harm_when_it_wakes(machines, apa
     """It holds the job's folder all the while."""
     out = tmp_path / "out"
     out.mkdir()
-    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS, log=None, **ALERT)
+    process = machines.start(sys.executable, "-c", STOPPED, out, ADDRESS, log=None)
     training(out, process)
     name = machines.trainer()
     stopped = namespaces.tree(machines.nodes[name].pid)

@@ -285,6 +285,20 @@ def test_a_cluster_without_tokens_is_used_where_that_is_wanted(tmp_path):
     cluster.refuse({"a": cluster.Report("token", cluster.versions(), "disabled")}, "token", tmp_path, insecure=True)
 
 
+def test_a_job_is_taken_from_a_node_that_stays_dead(tmp_path, monkeypatch):
+    from dpmac.runner import cluster
+
+    job = schedule.Job(tmp_path, WANTED[next(iter(WANTED))], {})
+    assert cluster.where(job) == ""
+    (tmp_path / cluster.NODE).write_text("b")
+    nodes = [{"NodeID": "a", "Alive": True}, {"NodeID": "b", "Alive": False}]
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
+    dead = {}
+    assert cluster.where(job) not in cluster.gone(dead)  # Ray has time to do it
+    monkeypatch.setattr(cluster, "GRACE", -1.0)
+    assert cluster.where(job) in cluster.gone(dead)
+
+
 def test_more_devices_than_populations_split_the_seeds():
     scale = SCALES["paper"]
     wanted = [*experiments.populations(["nonprivate"], scale, ("ccn",), ("dpmac", "silent")).items()]

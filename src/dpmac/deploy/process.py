@@ -117,7 +117,6 @@ class Process:
                 self.play(episode)
             self.ending = "asked to stop" if self.stop.is_set() else f"played {self.played} episodes"
         finally:
-            gc.unfreeze()
             self.outlet.stop()
 
     def play(self, episode: int) -> None:

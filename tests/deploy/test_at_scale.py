@@ -29,6 +29,8 @@ from dpmac.privacy import audit
 from dpmac.privacy import ledger as ledgers
 
 EPISODES = int(os.environ.get("DPMAC_EPISODES", "1000"))
+SLOT = float(os.environ.get("DPMAC_SLOT", "0.06"))
+"""Seconds; longer where the machine does other work as well."""
 SECONDS = float(os.environ.get("DPMAC_SECONDS", "3600"))
 MIDWAY = RunConfig(
     "midway",
@@ -80,7 +82,7 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
     bundles = [tmp_path / f"bundle-{agent}" for agent in range(3)]
     for agent, folder in enumerate(bundles):
         bundle.export(midway, agent, folder, math.inf, 3)
-    with fleet(tmp_path, bundles, 0.06, tls=False) as team:
+    with fleet(tmp_path, bundles, SLOT, tls=False) as team:
         team.together()
         out, err = team.world("midway", EPISODES).communicate()
         statuses = [team.status(agent) for agent in range(3)]

@@ -125,9 +125,9 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
         assert found <= 3.0
 
 
-def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
     """Accuracy of a distinguisher (naive Bayes over eighths of each feature), fitted on one half and scored on the
-    other, and the p-value that it guesses."""
+    other, that of naming the commoner label always, and the p-value that it is no better."""
     half = len(labels) // 2
     edges = np.quantile(features[:half], np.linspace(0, 1, 9)[1:-1], axis=0)
     bins = np.stack([np.searchsorted(edges[:, i], features[:, i]) for i in range(features.shape[1])], 1)
@@ -140,16 +140,16 @@ def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, floa
     right = int((scores[half:].argmax(1) == labels[half:]).sum())
     count = len(labels) - half
     chance = max(labels[half:].mean(), 1 - labels[half:].mean())
-    return right / count, float(binom.sf(right - 1, count, chance))
+    return right / count, float(chance), float(binom.sf(right - 1, count, chance))
 
 
 def test_the_distinguisher_would_see_half_a_millisecond_or_a_byte():
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=1500)
     times, sizes = 1e-3 + 4e-4 * rng.standard_normal(1500), np.full(1500, 69.0)
-    assert distinguished(np.stack([times, sizes], 1), labels)[1] > 0.01
-    assert distinguished(np.stack([times + 5e-4 * labels, sizes], 1), labels)[1] < 1e-6
-    assert distinguished(np.stack([times, sizes + labels], 1), labels)[1] < 1e-6
+    assert distinguished(np.stack([times, sizes], 1), labels)[-1] > 0.01
+    assert distinguished(np.stack([times + 5e-4 * labels, sizes], 1), labels)[-1] < 1e-6
+    assert distinguished(np.stack([times, sizes + labels], 1), labels)[-1] < 1e-6
 
 
 @pytest.mark.large
@@ -178,11 +178,12 @@ def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
         if size >= frames and episode in labels and step < HORIZON:
             rows.append((at - clock.leaves(place), size, labels[episode]))
     data = np.array(rows)
-    accuracy, p_value = distinguished(data[:, :2], data[:, 2].astype(int))
+    accuracy, chance, p_value = distinguished(data[:, :2], data[:, 2].astype(int))
     record_property(
         "counted",
         f"{len(data)} records, sizes {sorted(set(data[:, 1].tolist()))}, leaving {1e3 * data[:, 0].mean():.2f} ± "
-        f"{1e3 * data[:, 0].std():.2f} ms after their time: accuracy {accuracy:.3f}, p = {p_value:.3f}",
+        f"{1e3 * data[:, 0].std():.2f} ms after their time: accuracy {accuracy:.3f}, {chance:.3f} without "
+        f"looking, p = {p_value:.3f}",
     )
     assert len(set(data[:, 1])) == 1
     assert len(data) > 0.8 * EPISODES * HORIZON

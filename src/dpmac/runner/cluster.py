@@ -315,21 +315,24 @@ def connect(out: Path, asked: Asked) -> Cluster:
 
 
 def checked(out: Path, asked: Asked) -> Cluster:
-    """The cluster that this process is connected with, once every node has answered; one that dies meanwhile is none of
-    it."""
-    there = {name_of(node): node for node in ray.nodes() if node["Alive"]}
-    cluster = Cluster(asked, {name: node["Resources"] for name, node in there.items()})
-    require(cluster.gpus >= 0, f"gpus-per-job must be a whole number from 0, not {cluster.gpus}")
-    variables = environment(out, cluster.gpus > 0)
+    """The cluster that this process is connected with, once every node has answered, also one that has just joined; one
+    that dies meanwhile is none of it."""
     token, path = secrets.token_hex(16), out / f".token-{secrets.token_hex(4)}"
     store.write_aside(path, token.encode())
+    answers: dict[str, Report | str] = {}
     try:
-        answers = {name: ask(node, path, variables) for name, node in there.items()}
+        while True:
+            there = {name_of(node): node for node in ray.nodes() if node["Alive"]}
+            cluster = Cluster(asked, {name: node["Resources"] for name, node in there.items()})
+            require(cluster.gpus >= 0, f"gpus-per-job must be a whole number from 0, not {cluster.gpus}")
+            cluster = dataclasses.replace(cluster, environment=environment(out, cluster.gpus > 0))
+            new = there.keys() - answers.keys()
+            if not new:
+                break
+            answers |= {name: ask(there[name], path, cluster.environment) for name in new}
     finally:
         path.unlink()
-    reports = {name: said for name, said in answers.items() if said is not None}
-    refuse(reports, token, out, asked.insecure)
-    cluster = Cluster(asked, {name: there[name]["Resources"] for name in reports}, variables)
+    refuse({name: answers[name] for name in there}, token, out, asked.insecure)
     require(cluster.slots > 0, f"no node has {cluster.gpus or cluster.cpus} {'GPUs' if cluster.gpus else 'processors'}")
     return cluster
 
@@ -348,8 +351,8 @@ def environment(out: Path, gpus: bool) -> dict[str, str]:
     return {**shared, **ours, **({} if gpus else {"JAX_PLATFORMS": "cpu"})}
 
 
-def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Report | str | None:
-    """What a node says of itself, or why it says nothing; None if it has died."""
+def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Report | str:
+    """What a node says of itself, or why it says nothing."""
     pinned: Any = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task: Any = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned, runtime_env={"env_vars": variables})(
         report
@@ -359,9 +362,8 @@ def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Repor
         try:
             return ray.get(task.remote(path.resolve()), timeout=ANSWER)
         except ray.exceptions.RayError as error:
-            if not any(other["Alive"] for other in ray.nodes() if other["NodeID"] == node["NodeID"]):
-                return None
-            if isinstance(error, ray.exceptions.RayTaskError) or time.monotonic() > ends:
+            alive = any(other["Alive"] for other in ray.nodes() if other["NodeID"] == node["NodeID"])
+            if not alive or isinstance(error, ray.exceptions.RayTaskError) or time.monotonic() > ends:
                 return (str(error).strip().splitlines() or [type(error).__name__])[-1]
             time.sleep(POLL)  # its process died, and perhaps the node with it, which takes a while to be known
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from exported import HORIZON, Fleet, fleet, untrained
+from exported import HORIZON, fleet, untrained
 from scipy.stats import binom
 from wiretap import records
 
@@ -29,6 +29,8 @@ from dpmac.privacy import audit
 from dpmac.privacy import ledger as ledgers
 
 EPISODES = int(os.environ.get("DPMAC_EPISODES", "1000"))
+SLOT = float(os.environ.get("DPMAC_SLOT", "0.06"))
+"""Seconds; longer where the machine does other work as well."""
 SECONDS = float(os.environ.get("DPMAC_SECONDS", "3600"))
 MIDWAY = RunConfig(
     "midway",
@@ -49,14 +51,14 @@ def midway(tmp_path_factory):
     return folder
 
 
-def said(stream: bytes, size: int = 3) -> dict[int, np.ndarray]:
-    """Messages by episode that left in the first steps, from what went over plain TCP."""
+def said(stream: bytes, agent: int, size: int = 3) -> dict[int, np.ndarray]:
+    """Messages by episode that left an agent in the first steps, from what went over plain TCP."""
     found = {}
     for match in re.finditer(rb"dpmc\x01\x01", stream):
         frame = stream[match.start() : match.start() + HEADER.size + 4 * size]
         if len(frame) == HEADER.size + 4 * size:
-            *_, episode, step = HEADER.unpack_from(frame)
-            if step == 0:
+            *_, sender, _, episode, step = HEADER.unpack_from(frame)
+            if (sender, step) == (agent, 0):
                 found[episode] = np.frombuffer(frame, "<f4", offset=HEADER.size)
     return found
 
@@ -80,11 +82,11 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
     bundles = [tmp_path / f"bundle-{agent}" for agent in range(3)]
     for agent, folder in enumerate(bundles):
         bundle.export(midway, agent, folder, math.inf, 3)
-    with fleet(tmp_path, bundles, 0.06, tls=False) as team:
+    with fleet(tmp_path, bundles, SLOT, tls=False) as team:
         team.together()
         out, err = team.world("midway", EPISODES).communicate()
         statuses = [team.status(agent) for agent in range(3)]
-        streams = {agent: tap.stream(True) for agent, tap in team.taps.items()}
+        streams = [team.taps[max(agent, 1)].stream(agent > 0) for agent in range(3)]  # to agent 0; agent 0's to agent 1
         for process in team.processes:
             process.send_signal(signal.SIGTERM)
         for process in team.processes:
@@ -113,8 +115,8 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
 
     task = simulated.program.task
     known = np.asarray(world.starts(task, 0, EPISODES).known)
-    for agent, stream in streams.items():
-        messages = said(stream)
+    for agent, stream in enumerate(streams):
+        messages = said(stream, agent)
         index = [i for i, one in enumerate(played) if one["episode"] in messages]
         symbols = np.array([messages[played[i]["episode"]].argmax() for i in index])
         found = bound(known[index, agent], symbols)
@@ -123,9 +125,9 @@ def test_three_processes_earn_what_the_simulated_team_does(midway, tmp_path, rec
         assert found <= 3.0
 
 
-def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
     """Accuracy of a distinguisher (naive Bayes over eighths of each feature), fitted on one half and scored on the
-    other, and the p-value that it guesses."""
+    other, that of naming the commoner label always, and the p-value that it is no better."""
     half = len(labels) // 2
     edges = np.quantile(features[:half], np.linspace(0, 1, 9)[1:-1], axis=0)
     bins = np.stack([np.searchsorted(edges[:, i], features[:, i]) for i in range(features.shape[1])], 1)
@@ -138,30 +140,30 @@ def distinguished(features: np.ndarray, labels: np.ndarray) -> tuple[float, floa
     right = int((scores[half:].argmax(1) == labels[half:]).sum())
     count = len(labels) - half
     chance = max(labels[half:].mean(), 1 - labels[half:].mean())
-    return right / count, float(binom.sf(right - 1, count, chance))
+    return right / count, float(chance), float(binom.sf(right - 1, count, chance))
 
 
 def test_the_distinguisher_would_see_half_a_millisecond_or_a_byte():
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=1500)
     times, sizes = 1e-3 + 4e-4 * rng.standard_normal(1500), np.full(1500, 69.0)
-    assert distinguished(np.stack([times, sizes], 1), labels)[1] > 0.01
-    assert distinguished(np.stack([times + 5e-4 * labels, sizes], 1), labels)[1] < 1e-6
-    assert distinguished(np.stack([times, sizes + labels], 1), labels)[1] < 1e-6
+    assert distinguished(np.stack([times, sizes], 1), labels)[-1] > 0.01
+    assert distinguished(np.stack([times + 5e-4 * labels, sizes], 1), labels)[-1] < 1e-6
+    assert distinguished(np.stack([times, sizes + labels], 1), labels)[-1] < 1e-6
 
 
 @pytest.mark.large
 def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
     """Agent 1 observes one of two things in each episode; a distinguisher of its TLS records stays within chance."""
     bundles = untrained(tmp_path)
-    episodes, slot, labels = EPISODES // 2, 0.04, {}
+    slot, labels = 0.04, {}
     with fleet(tmp_path, bundles, slot) as team:
         team.together()
         clock, generator, stop = Clock(slot, HORIZON), random.Random(1), threading.Event()
         with socket.socket(socket.AF_UNIX) as robot:
             robot.connect(str(bundles[1] / SOCKET))
             size = bundle.read(bundles[1]).observation
-            for _ in range(episodes):
+            for _ in range(EPISODES):
                 episode = clock.next_episode()
                 label = labels[episode] = generator.randrange(2)
                 for step in range(HORIZON):
@@ -176,19 +178,20 @@ def test_sizes_and_times_on_the_wire_tell_nothing(tmp_path, record_property):
         if size >= frames and episode in labels and step < HORIZON:
             rows.append((at - clock.leaves(place), size, labels[episode]))
     data = np.array(rows)
-    accuracy, p_value = distinguished(data[:, :2], data[:, 2].astype(int))
+    accuracy, chance, p_value = distinguished(data[:, :2], data[:, 2].astype(int))
     record_property(
         "counted",
         f"{len(data)} records, sizes {sorted(set(data[:, 1].tolist()))}, leaving {1e3 * data[:, 0].mean():.2f} ± "
-        f"{1e3 * data[:, 0].std():.2f} ms after their time: accuracy {accuracy:.3f}, p = {p_value:.3f}",
+        f"{1e3 * data[:, 0].std():.2f} ms after their time: accuracy {accuracy:.3f}, {chance:.3f} without "
+        f"looking, p = {p_value:.3f}",
     )
     assert len(set(data[:, 1])) == 1
-    assert len(data) > 0.8 * episodes * HORIZON
+    assert len(data) > 0.8 * EPISODES * HORIZON
     assert p_value > 0.001
 
 
-def load_at(tmp_path: Path, bundles: list[Path], slot: float, seconds: float = 8.0) -> tuple[float, float, float]:
-    """Share of slots in which everybody heard everybody, messages and steps a second of a team at this pace."""
+def load_at(tmp_path: Path, bundles: list[Path], slot: float, seconds: float = 8.0) -> tuple[float, float]:
+    """Share of frames that were heard in time, and messages a second, of a team at this pace."""
     with fleet(tmp_path, bundles, slot) as team:
         team.together(120)
         time.sleep(1.5)
@@ -203,47 +206,50 @@ def load_at(tmp_path: Path, bundles: list[Path], slot: float, seconds: float = 8
             lambda one: one["messages_sent"],
         )
     )
-    return heard / (heard + missed), messages / passed, 1 / slot * HORIZON_SHARE
-
-
-HORIZON_SHARE = 25 / 26
-"""Slots of an episode of midway that are steps."""
+    return heard / (heard + missed), messages / passed
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("agents", [2, 4, 8])
 def test_load(agents, tmp_path, record_property):
-    """The fastest of a few paces at which 99 of 100 frames are heard in time."""
-    bundles, best = untrained(tmp_path, "midway", agents=agents), None
+    """The fastest of a few paces at which 99 of 100 frames are heard in time; everybody tells everybody each step."""
+    bundles, heard = untrained(tmp_path, "midway", agents=agents), []
     for slot in (0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
         folder = tmp_path / f"{slot}"
         folder.mkdir()
-        share, messages, steps = load_at(folder, bundles, slot)
-        record_property("counted", f"{agents} agents, slots of {slot} s: {share:.4f} heard, {messages:.0f} messages/s")
+        share, messages = load_at(folder, bundles, slot)
+        steps = messages / (agents * (agents - 1))
+        record_property(
+            "counted",
+            f"{agents} agents, slots of {slot} s: {steps:.1f} steps/s, {messages:.0f} messages/s, {share:.4f} heard",
+        )
+        heard.append(share)
         if share < 0.99:
             break
-        best = (slot, messages, steps)
-    assert best is not None
+    assert heard[0] >= 0.99
 
 
 def resident(process) -> int:
-    """Kilobytes that a process has in memory."""
-    return int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0])
-
-
-def warm(team: Fleet) -> list[int]:
-    return [resident(process) for process in team.processes]
+    """Kilobytes of its own that a process has in memory."""
+    return int(re.findall(r"RssAnon:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0])
 
 
 @pytest.mark.large
 def test_an_hour_in_step_without_growth_of_memory(tmp_path, record_property):
-    bundles = untrained(tmp_path)
-    with fleet(tmp_path, bundles, 0.02) as team:
+    """Looked at sixty times. Between the second and the last third of it, no process grows by more than 1 MB."""
+    bundles, slot, looks = untrained(tmp_path), 0.1, 60
+    with fleet(tmp_path, bundles, slot) as team:
         team.together()
-        time.sleep(min(300.0, SECONDS / 4))
-        before = warm(team)
-        time.sleep(SECONDS)
-        after, played = warm(team), team.status(0)["episodes_played"]
-    record_property("counted", f"{SECONDS:.0f} s, {played} episodes: {before} kB before, {after} kB after")
-    assert max(late - early for early, late in zip(before, after, strict=True)) < 20_000
-    assert played > 0.5 * SECONDS / (0.02 * (HORIZON + 1))
+        seen = []
+        for _ in range(looks):
+            time.sleep(SECONDS / looks)
+            seen.append([resident(process) for process in team.processes])
+        played = team.status(0)["episodes_played"]
+    _, second, last = (np.median(part, axis=0) for part in np.split(np.array(seen), 3))
+    record_property(
+        "counted",
+        f"{SECONDS:.0f} s, {played} episodes: kB of each process at first, and the median of each third "
+        f"{seen[0]} {[np.median(part, axis=0).astype(int).tolist() for part in np.split(np.array(seen), 3)]}",
+    )
+    assert (last - second).max() < 1_000
+    assert played > 0.5 * SECONDS / (slot * (HORIZON + 1))

@@ -1,9 +1,11 @@
 """An agent's loop without a network: spent budgets, clocks that jump, slow peers, and robots that send nonsense."""
 
+import gc
 import json
 import socket
 import threading
 import time
+import weakref
 
 import pytest
 from exported import AGENTS, HORIZON, until, untrained
@@ -105,6 +107,25 @@ def test_a_slow_agent_is_missed_and_what_it_had_ready_too_late_never_leaves(team
     assert slow.outlet.said == 0
     assert team[0].played == team[1].played == 2
     assert team[0].inbox.counts[2]["heard"] > 0  # that it says nothing is said in time
+
+
+def test_garbage_in_cycles_does_not_outlive_the_next_episode(team, monkeypatch):
+    act, left = team[0].agent.act, []
+
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+            left.append(weakref.ref(self))
+
+    monkeypatch.setattr(team[0].agent, "act", lambda *given: (Cycle(), act(*given))[1])
+    gc.disable()
+    try:
+        begin(team[:1], episodes=3)[0].join(20)
+    finally:
+        gc.enable()
+    assert team[0].played == 3
+    assert len(left) >= 3 * HORIZON
+    assert sum(one() is not None for one in left) <= HORIZON
 
 
 def test_a_robot_sends_observations_and_gets_actions_and_nonsense_is_counted(team):

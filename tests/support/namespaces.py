@@ -14,11 +14,12 @@ PORT = 6399
 QUICK = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "1000",
-    "RAY_health_check_failure_threshold": "4",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "10",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+    "RAY_worker_niceness": "0",
 }
-"""A node that does not answer is taken for dead after seconds, not a minute."""
+"""A node that does not answer is taken for dead after seconds, not a minute; workers are as nice as everybody else."""
 HOLDER = """
 import fcntl, os, socket, struct, sys, time
 with socket.socket() as s:

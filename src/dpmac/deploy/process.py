@@ -5,6 +5,7 @@ nothing otherwise. So neither that something leaves, nor when, nor how long it i
 """
 
 import fcntl
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -100,9 +101,12 @@ class Process:
     def run(self, episodes: int = 0) -> None:
         """Play so many episodes, 0: until asked to stop; `ending` says why it ended."""
         self.agent.compile()
+        gc.collect()
+        gc.freeze()  # a collection of all that was imported takes as long as a slot
         self.outlet.start()
         try:
             while not self.stop.is_set() and not (episodes and self.played >= episodes):
+                gc.collect()  # what status computes with leaves large arrays in cycles
                 jumps = self.clock.jumps
                 episode = self.clock.next_episode()
                 if self.clock.jumps > jumps:

@@ -41,6 +41,11 @@ ANSWER = 60.0
 """Seconds in which a node must answer whether it sees the folder."""
 FAREWELL = 60.0
 """Seconds that jobs have to save and end when the driver is interrupted."""
+GRACE = 30.0
+"""Seconds that Ray has to give the job of a dead node to another. It does at once where connections broke; where a node
+stands still they do not, and it would take minutes."""
+NODE = "node"
+"""The file in a job's folder that says on which node it is."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ def train(job: Job, out: Path, options: Options, stop: Path, patience: float) ->
     A folder that another process holds is waited for. That may be one on a node that is taken for dead and is not: when
     it has done nothing for so long, a copy of the folder is trained, and the other one is not touched.
     """
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / NODE).write_text(ray.get_runtime_context().get_node_id())
     seen, since = 0.0, time.monotonic()
     while not stop.exists():
         try:
@@ -189,7 +196,12 @@ class Cluster:
         (out / "runs").mkdir(parents=True, exist_ok=True)
         plain = dataclasses.replace(options, time_limit=math.inf, after_each=nothing)
         task: Any = ray.remote(**self.resources)(train)
-        pending = {task.remote(job, out, plain, stop, self.asked.patience): index for index, job in enumerate(jobs)}
+
+        def given(index: int) -> Any:
+            (jobs[index].folder / NODE).unlink(missing_ok=True)
+            return task.remote(jobs[index], out, plain, stop, self.asked.patience)
+
+        pending, dead = {given(index): index for index in range(len(jobs))}, {}
         shares, shown, failures = [0.0] * len(jobs), [(-1, -1)] * len(jobs), []
         total = sum(job.work for job in jobs)
 
@@ -213,6 +225,11 @@ class Cluster:
                         shutil.rmtree(jobs[index].folder, ignore_errors=True)  # where a copy of it was trained
                         options.after_each()
                         yield status(index, ended(out, jobs[index]), True)
+                lost = gone(dead)
+                for held, index in [*pending.items()]:
+                    if where(jobs[index]) in lost:
+                        ray.cancel(held, force=True)
+                        pending[given(index)] = pending.pop(held)
                 for index in pending.values():
                     piece, part = standing(jobs[index])
                     if piece is not None and shown[index] != (piece.step, len(piece.rows)):
@@ -239,6 +256,23 @@ def named(job: Job, error: ray.exceptions.RayError) -> Exception:
     first = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
     text = f"{job.folder.name}: {first}"
     return BadInput(text) if isinstance(cause, BadInput) else RuntimeError(f"{text} ({type(cause).__name__})")
+
+
+def gone(dead: dict[str, float]) -> set[str]:
+    """Nodes that have been dead for longer than Ray needs to give their jobs to others; `dead` keeps since when."""
+    now = time.monotonic()
+    for node in ray.nodes():
+        if not node["Alive"]:
+            dead.setdefault(node["NodeID"], now)
+    return {node for node, since in dead.items() if now - since > GRACE}
+
+
+def where(job: Job) -> str:
+    """The node on which a job is; nothing if it has not begun."""
+    try:
+        return (job.folder / NODE).read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def standing(job: Job) -> tuple[Progress | None, float]:
@@ -281,19 +315,25 @@ def connect(out: Path, asked: Asked) -> Cluster:
 
 
 def checked(out: Path, asked: Asked) -> Cluster:
-    """The cluster that this process is connected with, once every node has answered."""
-    alive = [node for node in ray.nodes() if node["Alive"]]
-    cluster = Cluster(asked, {name_of(node): node["Resources"] for node in alive})
-    require(cluster.gpus >= 0, f"gpus-per-job must be a whole number from 0, not {cluster.gpus}")
-    require(cluster.slots > 0, f"no node has {cluster.gpus or cluster.cpus} {'GPUs' if cluster.gpus else 'processors'}")
-    cluster = dataclasses.replace(cluster, environment=environment(out, cluster.gpus > 0))
+    """The cluster that this process is connected with, once every node has answered, also one that has just joined; one
+    that dies meanwhile is none of it."""
     token, path = secrets.token_hex(16), out / f".token-{secrets.token_hex(4)}"
     store.write_aside(path, token.encode())
+    answers: dict[str, Report | str] = {}
     try:
-        reports = {name_of(node): ask(node, path, cluster.environment) for node in alive}
+        while True:
+            there = {name_of(node): node for node in ray.nodes() if node["Alive"]}
+            cluster = Cluster(asked, {name: node["Resources"] for name, node in there.items()})
+            require(cluster.gpus >= 0, f"gpus-per-job must be a whole number from 0, not {cluster.gpus}")
+            cluster = dataclasses.replace(cluster, environment=environment(out, cluster.gpus > 0))
+            new = there.keys() - answers.keys()
+            if not new:
+                break
+            answers |= {name: ask(there[name], path, cluster.environment) for name in new}
     finally:
         path.unlink()
-    refuse(reports, token, out, asked.insecure)
+    refuse({name: answers[name] for name in there}, token, out, asked.insecure)
+    require(cluster.slots > 0, f"no node has {cluster.gpus or cluster.cpus} {'GPUs' if cluster.gpus else 'processors'}")
     return cluster
 
 
@@ -317,10 +357,15 @@ def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Repor
     task: Any = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned, runtime_env={"env_vars": variables})(
         report
     )
-    try:
-        return ray.get(task.remote(path.resolve()), timeout=ANSWER)
-    except ray.exceptions.RayError as error:
-        return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    ends = time.monotonic() + ANSWER
+    while True:
+        try:
+            return ray.get(task.remote(path.resolve()), timeout=ANSWER)
+        except ray.exceptions.RayError as error:
+            alive = any(other["Alive"] for other in ray.nodes() if other["NodeID"] == node["NodeID"])
+            if not alive or isinstance(error, ray.exceptions.RayTaskError) or time.monotonic() > ends:
+                return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            time.sleep(POLL)  # its process died, and perhaps the node with it, which takes a while to be known
 
 
 def refuse(reports: Mapping[str, Report | str], token: str, out: Path, insecure: bool) -> None:

@@ -7,6 +7,10 @@ import logging
 import random
 import re
 import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import jax
 import made
@@ -18,8 +22,8 @@ from dpmac import experiments
 from dpmac.cli import main
 from dpmac.config import BadInput, Member
 from dpmac.experiments import BUDGETS, SCALES, Cell
-from dpmac.results import records
-from dpmac.runner import population, schedule
+from dpmac.results import records, store
+from dpmac.runner import population, processes, schedule
 
 SMOKE = SCALES["smoke"]
 METHODS = ("dpmac", "silent")
@@ -248,3 +252,46 @@ def kept(out):
     there = {path.parent.name for path in out.glob("runs/*/final.json") if not path.parent.name.startswith(".")}
     wanted = ("metrics.csv", ".safetensors", "config.json", "privacy.json")
     return {name: bits for name, bits in found.items() if name.split("/")[0] in there and name.endswith(wanted)}
+
+
+TWO = [*COMMAND, "--processes", "2", "--skip-figures", "--json", "--checkpoint-seconds", "0"]
+
+
+def test_several_processes_train_the_same_bits_as_one(finished, tmp_path, capsys):
+    assert main([*TWO, "--out", str(tmp_path / "out")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["trained_now"] == told["runs"] == told["finished"]
+    assert kept(tmp_path / "out") == kept(finished[0])
+    assert store.read_json(tmp_path / "out/slices.json")[0]["processes"] == 2
+    assert list((tmp_path / "out/jobs").iterdir()) == []
+    assert [path.name for path in (tmp_path / "out").glob(".*")] == []
+
+
+def test_processes_end_with_a_killed_driver_and_the_same_command_goes_on(finished, tmp_path):
+    out = tmp_path / "out"
+    driver = subprocess.Popen([sys.executable, "-m", "dpmac", *TWO, "--out", out], stdout=subprocess.DEVNULL)
+    begun = time.monotonic()
+    while not list(out.glob("jobs/*/metrics.csv")):
+        assert driver.poll() is None
+        assert time.monotonic() - begun < 300
+        time.sleep(0.02)
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+    driver.kill()
+    driver.wait()
+    while any(Path(f"/proc/{child}/stat").exists() for child in children):
+        assert time.monotonic() - begun < 330
+        time.sleep(0.1)
+    assert len(children) >= 2
+    assert main([*TWO, "--out", str(out)]) == 0
+    assert kept(out) == kept(finished[0])
+
+
+def test_the_failure_of_a_job_is_named_when_the_others_are_done(tmp_path):
+    """The first of two has a damaged folder."""
+    jobs = schedule.plan(tmp_path, WANTED)
+    spoilt = max(jobs, key=lambda job: job.work)
+    spoilt.folder.mkdir(parents=True)
+    (spoilt.folder / "config.json").write_text("{")
+    with contextlib.closing(processes.Processes(1)) as crew, pytest.raises(BadInput, match=spoilt.folder.name):
+        list(crew.work(tmp_path, jobs, OPTIONS))
+    assert len(list((tmp_path / "runs").iterdir())) == sum(len(job.names) for job in jobs if job != spoilt)

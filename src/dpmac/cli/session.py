@@ -15,7 +15,7 @@ from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
 
 if TYPE_CHECKING:
-    from dpmac.runner.cluster import Cluster
+    from dpmac.runner.crew import Crew
     from dpmac.runner.schedule import Slice, Status, Wanted
 
 
@@ -37,8 +37,11 @@ class Work:
     """Runs trained side by side; 0: as many as fit in memory."""
     compilers: int = 0
     """Programs compiled side by side; 0: half of the cores."""
+    processes: int = 1
+    """Populations trained at the same time on this machine, each in a process of its own: several keep a large GPU
+    busier, and many cores. 1: in this process."""
     engine: Literal["local", "ray"] = "local"
-    """local: this process. ray: the nodes of a Ray cluster, which all see the folder of the results (extra: ray)."""
+    """local: this machine. ray: the nodes of a Ray cluster, which all see the folder of the results (extra: ray)."""
     address: str = "auto"
     """HOST:PORT of the cluster's head; auto: what RAY_ADDRESS says, or a cluster on this machine."""
     gpus_per_job: int | None = None
@@ -60,8 +63,10 @@ class Work:
             value = getattr(self, name)
             require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
         require(self.gpus_per_job is None or self.gpus_per_job >= 0, "gpus-per-job must be a whole number from 0")
-        if self.engine == "ray":  # before JAX is imported: whoever only plans and watches takes no device
-            os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        require(1 <= self.processes <= 64, f"processes must be a whole number from 1 to 64, not {self.processes}")
+        require(
+            self.processes == 1 or self.engine == "local", "processes are of the engine local; Ray has slots of its own"
+        )
         require(self.time_limit > 0, f"time-limit must be above 0, not {self.time_limit}")
         named = self.export is None or self.export.name.endswith(".json.gz")
         require(named, f"an export is named NAME.json.gz, not {self.export}")
@@ -113,17 +118,24 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
     )
     with contextlib.ExitStack() as stack:
         work, slots, facts = schedule.work, 1, {}
-        if options.engine == "ray":
+        if options.engine == "ray" or options.processes > 1:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # where Ray says that a node has died
-            cluster = stack.enter_context(contextlib.closing(connect(out, options)))
-            work, slots, facts = cluster.work, cluster.slots, {"nodes": cluster.nodes}
+            crew = stack.enter_context(contextlib.closing(hire(out, options)))
+            work, slots, facts = crew.work, crew.slots, crew.facts
         jobs = schedule.plan(out, wanted, slots)
         session = schedule.Slice(out, command, **facts)
         return follow(work(out, jobs, how), options, session if jobs else None)
 
 
-def connect(out: Path, options: Work) -> "Cluster":
-    """The Ray cluster that these options name."""
+def hire(out: Path, options: Work) -> "Crew":
+    """Processes that train at the same time: on this machine, or of the Ray cluster that these options name."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # whoever only plans and watches takes no device
+    if options.engine == "local":
+        from dpmac.runner.processes import Processes
+
+        return Processes(options.processes)
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         from dpmac.runner import cluster

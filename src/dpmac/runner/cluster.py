@@ -1,22 +1,17 @@
 """The scheduler's jobs on many machines: one Ray task a job, results on a filesystem that all of them see.
 
-The driver plans and watches; it trains nothing. A task does what the scheduler does here with a job: `prepare`,
-`train_folder`, `finish`. Checkpoints, metrics and finished runs go through the shared folder, never through Ray's
-object store, and the driver reads from there how far everybody is. A task whose node dies is given to another node and
-goes on from the last checkpoint.
+Nothing of them goes through Ray's object store. A task whose node dies is given to another node and goes on from the
+last checkpoint.
 """
 
-import contextlib
 import dataclasses
 import importlib.metadata
 import logging
-import math
 import os
 import platform
 import secrets
-import shutil
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,20 +22,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dpmac import __version__
 from dpmac.config import BadInput, require
-from dpmac.results import records, store
-from dpmac.runner import finish, population, schedule
-from dpmac.runner.population import Progress
-from dpmac.runner.schedule import Job, Options, Status
-from dpmac.runner.train import Program
+from dpmac.results import store
+from dpmac.runner import crew
+from dpmac.runner.schedule import Job, Options
 
 RETRIES = 3
 """How often a job is given to another process after one that died."""
-POLL = 0.5
-"""Seconds between two looks at how far the jobs are."""
 ANSWER = 60.0
 """Seconds in which a node must answer whether it sees the folder."""
-FAREWELL = 60.0
-"""Seconds that jobs have to save and end when the driver is interrupted."""
 GRACE = 30.0
 """Seconds that Ray has to give the job of a dead node to another. It does at once where connections broke; where a node
 stands still they do not, and it would take minutes."""
@@ -58,7 +47,7 @@ class Asked:
     """None: 1 where the cluster has GPUs."""
     insecure: bool = False
     """Whether a cluster that takes tasks from anybody will do."""
-    patience: float = 120.0
+    patience: float = crew.PATIENCE
     """Seconds after which a job's folder that is held, and in which nothing happens, is given up and a copy trained."""
 
 
@@ -86,66 +75,18 @@ def versions() -> dict[str, str]:
     return {"dpmac": __version__, "python": platform.python_version(), **packages}
 
 
-def train(job: Job, out: Path, options: Options, stop: Path, patience: float) -> dict[str, Any] | None:
-    """Train and finish one job, and say what it took; nothing if it was asked to stop before the end.
-
-    A folder that another process holds is waited for. That may be one on a node that is taken for dead and is not: when
-    it has done nothing for so long, a copy of the folder is trained, and the other one is not touched.
-    """
+def train(job: Job, out: Path, options: Options, stop: Path, patience: float) -> crew.Facts | None:
+    """`crew.train`, with a note in the job's folder of where it is."""
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / NODE).write_text(ray.get_runtime_context().get_node_id())
-    seen, since = 0.0, time.monotonic()
-    while not stop.exists():
-        try:
-            with store.locked(job.folder):  # asked before anything is traced, which takes its time
-                pass
-            return attempt(job, out, options, stop)
-        except store.Held:
-            now = changed(job.folder)
-            if now != seen:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since > patience:
-                job = job._replace(folder=copied(job.folder))
-            time.sleep(1.0)
-    return None
-
-
-def attempt(job: Job, out: Path, options: Options, stop: Path) -> dict[str, Any] | None:
-    """`train` for a folder that nobody holds."""
-    if all(records.finished(out / "runs" / name) for name in job.names.values()):
-        shutil.rmtree(job.folder)  # a process was killed while it did
-        return {}
-    compiled, trained = schedule.prepare(job, options), 0.0
-    with contextlib.closing(
-        population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
-    ) as pieces:
-        for piece in pieces:
-            trained += piece.seconds
-            if stop.exists() and piece.step < piece.steps:
-                return None
-    facts = {"train_seconds": round(trained, 1), "compile_seconds": round(compiled, 1), **schedule.device()}
-    facts |= {"node": platform.node(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES") or None}
-    finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts)
-    return facts
-
-
-def changed(folder: Path) -> float:
-    """When something last happened in a job's folder."""
-    return max((path.stat().st_mtime for path in (folder, folder / "metrics.csv") if path.exists()), default=0.0)
-
-
-def copied(folder: Path) -> Path:
-    """A copy of a job's folder beside it."""
-    copy = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}")
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("lock", store.ASIDE))
-    return copy
+    return crew.train(job, out, options, stop, patience)
 
 
 # At the driver --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(crew.Crew):
     """A cluster whose nodes were all asked."""
 
     asked: Asked
@@ -153,6 +94,8 @@ class Cluster:
     """Resources of the nodes, by name."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables that every worker gets."""
+    dead: dict[str, float] = field(default_factory=dict)
+    """Since when nodes are dead."""
 
     @property
     def gpus(self) -> int:
@@ -184,78 +127,33 @@ class Cluster:
             "runtime_env": {"env_vars": self.environment},
         }
 
+    @property
+    def facts(self) -> crew.Facts:
+        return {"nodes": self.nodes}
+
+    def begin(self, job: Job, out: Path, options: Options, stop: Path) -> Any:
+        (job.folder / NODE).unlink(missing_ok=True)
+        task: Any = ray.remote(**self.resources)(train)
+        return task.remote(job, out, options, stop, self.asked.patience)
+
+    def stranded(self, jobs: list[Job]) -> list[Job]:
+        lost = gone(self.dead)
+        return [job for job in jobs if where(job) in lost]
+
+    def abandon(self, handle: Any) -> None:
+        ray.cancel(handle, force=True)
+
+    def ended(self, handles: list[Any], seconds: float, everything: bool = False) -> list[Any]:
+        return ray.wait(handles, num_returns=len(handles) if everything else 1, timeout=seconds)[0]
+
+    def outcome(self, handle: Any) -> crew.Facts | None:
+        try:
+            return ray.get(handle)
+        except ray.exceptions.RayError as error:
+            raise getattr(error, "cause", None) or error from None
+
     def close(self) -> None:
         ray.shutdown()
-
-    def work(self, out: Path, jobs: list[Job], options: Options) -> Generator[Status, None, None]:
-        """As `schedule.work`, on all nodes at once.
-
-        A job of bad input, or one whose processes died too often, is named when all others are done.
-        """
-        began, stop = time.monotonic(), out / f".stop-{secrets.token_hex(4)}"
-        (out / "runs").mkdir(parents=True, exist_ok=True)
-        plain = dataclasses.replace(options, time_limit=math.inf, after_each=nothing)
-        task: Any = ray.remote(**self.resources)(train)
-
-        def given(index: int) -> Any:
-            (jobs[index].folder / NODE).unlink(missing_ok=True)
-            return task.remote(jobs[index], out, plain, stop, self.asked.patience)
-
-        pending, dead = {given(index): index for index in range(len(jobs))}, {}
-        shares, shown, failures = [0.0] * len(jobs), [(-1, -1)] * len(jobs), []
-        total = sum(job.work for job in jobs)
-
-        def status(index: int, piece: Progress, trained: bool) -> Status:
-            share = sum(job.work * part for job, part in zip(jobs, shares, strict=True)) / total
-            seconds = time.monotonic() - began
-            return Status(jobs[index], index, len(jobs), piece, share, seconds, seconds * (1 - share) / share, trained)
-
-        try:
-            while pending:
-                ready, _ = ray.wait(list(pending), timeout=POLL)
-                for done in ready:
-                    index = pending.pop(done)
-                    try:
-                        facts = ray.get(done)
-                    except ray.exceptions.RayError as error:
-                        failures.append(named(jobs[index], error))
-                        continue
-                    if facts is not None:
-                        shares[index] = 1.0
-                        shutil.rmtree(jobs[index].folder, ignore_errors=True)  # where a copy of it was trained
-                        options.after_each()
-                        yield status(index, ended(out, jobs[index]), True)
-                lost = gone(dead)
-                for held, index in [*pending.items()]:
-                    if where(jobs[index]) in lost:
-                        ray.cancel(held, force=True)
-                        pending[given(index)] = pending.pop(held)
-                for index in pending.values():
-                    piece, part = standing(jobs[index])
-                    if piece is not None and shown[index] != (piece.step, len(piece.rows)):
-                        shares[index], shown[index] = part, (piece.step, len(piece.rows))
-                        yield status(index, piece, False)
-                if time.monotonic() - began >= options.time_limit:
-                    stop.touch()
-            if failures:
-                raise failures[0]
-        finally:
-            stop.touch()
-            if pending:
-                ray.wait(list(pending), num_returns=len(pending), timeout=FAREWELL)
-            stop.unlink()
-
-
-def nothing() -> None:
-    """What a task does after its job."""
-
-
-def named(job: Job, error: ray.exceptions.RayError) -> Exception:
-    """A failure with the name of the job; bad input stays bad input."""
-    cause = getattr(error, "cause", None) or error
-    first = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
-    text = f"{job.folder.name}: {first}"
-    return BadInput(text) if isinstance(cause, BadInput) else RuntimeError(f"{text} ({type(cause).__name__})")
 
 
 def gone(dead: dict[str, float]) -> set[str]:
@@ -273,30 +171,6 @@ def where(job: Job) -> str:
         return (job.folder / NODE).read_text()
     except FileNotFoundError:
         return ""
-
-
-def standing(job: Job) -> tuple[Progress | None, float]:
-    """How far a job in training is, as its folder tells, and the share of it that is done."""
-    folders = [path for path in job.folder.parent.glob(f"{job.folder.name}*") if (path / "metrics.csv").exists()]
-    try:
-        rows = store.read_metrics(max(folders, key=changed)) if folders else []
-    except (BadInput, OSError):  # it is just being written, or removed
-        rows = []
-    if not rows:
-        return None, 0.0
-    program = Program.of(job.config)
-    evaluations = len(job.names) * len(population.evaluations_of(program))
-    step = rows[-1].step
-    last = [row for row in rows if row.step == step]
-    part = sum(row.name == "return" for row in rows) / evaluations
-    return Progress(step, program.steps, 0, 1, last, 0.0), part
-
-
-def ended(out: Path, job: Job) -> Progress:
-    """Where a job stands when its runs have got their folders."""
-    rows = [row for name in job.names.values() for row in store.read_metrics(out / "runs" / name)]
-    step = max(row.step for row in rows)
-    return Progress(step, step, 0, 1, [row for row in rows if row.step == step], 0.0)
 
 
 def connect(out: Path, asked: Asked) -> Cluster:
@@ -365,7 +239,7 @@ def ask(node: Mapping[str, Any], path: Path, variables: dict[str, str]) -> Repor
             alive = any(other["Alive"] for other in ray.nodes() if other["NodeID"] == node["NodeID"])
             if not alive or isinstance(error, ray.exceptions.RayTaskError) or time.monotonic() > ends:
                 return (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            time.sleep(POLL)  # its process died, and perhaps the node with it, which takes a while to be known
+            time.sleep(crew.POLL)  # its process died, and perhaps the node with it, which takes a while to be known
 
 
 def refuse(reports: Mapping[str, Report | str], token: str, out: Path, insecure: bool) -> None:

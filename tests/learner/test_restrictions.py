@@ -2,6 +2,7 @@
 chosen, for every learner."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,8 @@ from dpmac.runner.noise import scales_of, tables_of
 from dpmac.tasks import pettingzoo, references
 from dpmac.tasks.restricted import ProbeEnd, ProbeMask
 
-END, MASK = ProbeEnd(), ProbeMask()
+END: Any = ProbeEnd()
+MASK: Any = ProbeMask()
 SMALL = NetworkConfig(8, 8, 4)
 
 
@@ -74,7 +76,7 @@ def test_targets_of_maddpg_stop_at_the_end(ended):
     team, trace = ended
     learner = Maddpg(discount=0.9)
     networks = learner.init(jax.random.key(2), team, Rollout(END, 4), 8).networks
-    batch = replay.by_time(trace.episode)
+    batch: Any = replay.by_time(trace.episode)
     draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
     found = maddpg.targets(learner, networks, batch, draws, batch.scale)
     unended = maddpg.targets(learner, networks, batch._replace(over=None), draws, batch.scale)
@@ -88,7 +90,7 @@ def test_targets_of_maddpg_stop_at_the_end(ended):
 def test_losses_of_maddpg_know_nothing_of_what_comes_after_the_end(ended):
     team, trace = ended
     networks = Maddpg().init(jax.random.key(2), team, Rollout(END, 4), 8).networks
-    batch = replay.by_time(trace.episode)
+    batch: Any = replay.by_time(trace.episode)
     after = ~batch.live
     other = batch._replace(observations=batch.observations.at[:-1].add(3.0 * after[..., None]))
     target = batch.rewards
@@ -106,7 +108,7 @@ def test_returns_of_mappo_are_the_discounted_sums_until_the_end(ended):
     learner = Mappo(discount=0.9, trace=1.0)
     state = learner.init(jax.random.key(2), team, Rollout(END, 4), 8)
     state = state._replace(critics=jax.tree.map(jnp.zeros_like, state.critics))
-    batch = replay.by_time(trace.episode)
+    batch: Any = replay.by_time(trace.episode)
     _, found = learner.advantages(state, batch)
     best = (np.asarray(trace.episode.actions).any(-1) == np.asarray(jax.vmap(jax.vmap(END.last))(trace.states))).all(1)
     time, good = np.asarray(trace.states.time).T, np.asarray(trace.states.good).T
@@ -123,7 +125,7 @@ def test_advantages_of_mappo_do_not_reach_beyond_the_end(ended):
     team, trace = ended
     learner = Mappo()
     state = learner.init(jax.random.key(2), team, Rollout(END, 4), 8)
-    batch = replay.by_time(trace.episode)
+    batch: Any = replay.by_time(trace.episode)
     shifted = batch._replace(observations=batch.observations + 3.0 * batch.over[..., None])
     first, second = (np.asarray(learner.advantages(state, one)[0]) for one in (batch, shifted))
     live = np.asarray(batch.live)
@@ -163,7 +165,7 @@ def test_random_actions_are_uniform_among_those_allowed(masked):
 def test_targets_of_maddpg_take_allowed_actions(masked):
     team, trace = masked
     networks = Maddpg().init(jax.random.key(2), team, Rollout(MASK, 4), 8).networks
-    batch = replay.by_time(trace.episode)
+    batch: Any = replay.by_time(trace.episode)
     draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
     found = maddpg.targets(Maddpg(), networks, batch, draws, batch.scale)
     logits = team.unroll(batch.observations[:-1], batch.actions, draws, batch.scale)

@@ -111,7 +111,7 @@ class Layout(NamedTuple):
         """Which actions (agent, action) are allowed; an agent that says nothing, or is gone, may do all that it has."""
         found = np.zeros((len(self.names), max(self.counts)), bool)
         for row, (name, count) in enumerate(zip(self.names, self.counts, strict=True)):
-            seen = observations.get(name)
+            seen: Any = observations.get(name)
             mask = seen[MASK] if is_masked(seen) else infos.get(name, {}).get(MASK)
             found[row, :count] = True if mask is None or not np.any(mask) else np.asarray(mask, bool)
         return found

@@ -41,7 +41,7 @@ class HostedState(NamedTuple):
     """(agent, feature)."""
     over: jax.Array
     """Whether all agents have left."""
-    masks: jax.Array | None
+    masks: Any
     """(agent, action) which actions are allowed, if the environment says so."""
 
 

@@ -15,7 +15,7 @@ from dpmac.agents import mechanisms
 from dpmac.cli import completion
 
 PAGES = sorted(DOCS.glob("*.md"))
-OWN, LONG = {"extend"}, {"reproduction", "frontier", "deploy"}
+OWN, LONG = {"extend", "own-task"}, {"reproduction", "frontier", "deploy"}
 """Pages that another test plays, and looks closer; pages whose commands take their time even when they are small."""
 PLAYED = [
     pytest.param(page, marks=pytest.mark.large if page.stem in LONG else (), id=page.stem)

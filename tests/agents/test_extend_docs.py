@@ -22,7 +22,6 @@ from dpmac.agents.mechanisms import base as twin
 from dpmac.agents.protocol import Protocol
 from dpmac.config import Channel, Release
 from dpmac.learner.base import Learner
-from dpmac.privacy import ledger
 from dpmac.privacy.mechanisms import base as host
 from dpmac.results import store
 from dpmac.runner import population
@@ -78,12 +77,6 @@ def test_a_protocol_outside_the_package_trains_resumes_and_is_filmed(outside):
     assert (again / "metrics.csv").read_bytes() == (run / "metrics.csv").read_bytes()
 
 
-def test_a_task_outside_the_package_says_who_observes_what(outside):
-    run = outside / "runs/harbour"
-    assert type(population.load(run).program.task).__module__ == "harbour"
-    assert store.read_json(run / "privacy.json")["observers"] == {"wish": "Each ship alone observes its own wish."}
-
-
 def test_the_page_names_everything_that_a_mechanism_may_have():
     for side in (host.Mechanism, twin.Mechanism):
         own = {name for name in vars(side) if not name.startswith("_")} | set(side.__annotations__)
@@ -124,12 +117,6 @@ def test_a_mechanism_outside_the_package_is_priced_audited_and_deployed(outside,
     _, carry = team.act(np.zeros((2, team.program.task.observation_size)), team.start())
     assert set(np.unique(carry.released)) <= {0, 1}
     assert team.spent(0) == pytest.approx(3, rel=1e-3)
-
-
-def test_environments_of_pettingzoo_leave_runs_like_all_others(outside):
-    assert store.read_json(outside / "runs/pursuit/privacy.json")["length"].startswith("padded")
-    assert ledger.verify(outside / "runs/reference/ledger.json").book.place.entries > 1
-    assert len(imageio.v3.imread(outside / "pursuit.gif")) == 20
 
 
 def test_a_learner_outside_the_package_keeps_its_settings(outside):

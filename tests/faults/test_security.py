@@ -230,7 +230,7 @@ def test_the_statement_says_what_the_length_of_an_episode_tells(runs):
     """Environments from outside may end early; `tests/tasks/test_hosted.py` shows that they are padded."""
     said = store.read_json(runs / "finished/privacy.json")["length"]
     assert said == "every episode has the same number of steps and messages"
-    assert "padded" in tasks.make("pettingzoo:mpe2.simple_reference_v3").length  # type: ignore[attr-defined]
+    assert "padded" in tasks.abilities(tasks.make("pettingzoo:mpe2.simple_reference_v3")).length
 
 
 # What is passed on ----------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def untrained(out: Path, task: str = "probe-neighbour", limit: float = math.inf,
     for agent, folder in enumerate(bundles):
         noise = (0.3,) * found.agents
         described = bundle.Bundle(
-            1, task, agent, *shape, "dpmac", channel, networks, noise, "?", limit, 1e-4, task_options=options
+            1, task, agent, *shape[:4], "dpmac", channel, networks, noise, "?", limit, 1e-4, task_options=options
         )
         bundle.write(folder, described, team, {})
     return bundles

@@ -130,8 +130,63 @@ def acting(space: gymnasium.Space):
     return type("Acting", (World,), {"action_space": lambda self, agent: space})
 
 
-Masked = seeing(spaces.Dict({"observation": spaces.Discrete(2), "action_mask": spaces.MultiBinary(3)}))
-Many = acting(spaces.MultiDiscrete([2, 3]))
+class Masked(World):
+    """In every step another action is forbidden; the observation says which."""
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return spaces.Dict({"observation": spaces.Discrete(3), "action_mask": spaces.MultiBinary(3)})
+
+    def mask(self) -> np.ndarray:
+        return (np.arange(3) != (self.secret + self.time) % 3).astype(np.int8)
+
+    def seen(self) -> dict[str, Any]:
+        return {name: {"observation": symbol, "action_mask": self.mask()} for name, symbol in super().seen().items()}
+
+    def step(self, actions: dict[str, Any]):
+        assert all(self.mask()[action] for action in actions.values()), "a forbidden action was taken"
+        return super().step(actions)
+
+
+class Hinted(Masked):
+    """The same, but masks stand beside observations."""
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return World.observation_space(self, agent)
+
+    def seen(self) -> dict[str, Any]:
+        return World.seen(self)
+
+    def reset(self, seed: int | None = None, options: dict | None = None):
+        seen, infos = super().reset(seed)
+        return seen, {agent: {"action_mask": self.mask()} for agent in infos}
+
+    def step(self, actions: dict[str, Any]):
+        *rest, infos = super().step(actions)
+        return *rest, {agent: {"action_mask": self.mask()} for agent in infos}
+
+
+class Parted(World):
+    """What is seen has a name and a place, and an action has two parts, or three with names."""
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return spaces.Dict({"kind": spaces.MultiDiscrete([2, 3]), "place": spaces.Tuple([spaces.Box(0, 1, (2,))] * 2)})
+
+    def action_space(self, agent: str) -> gymnasium.Space:
+        if agent == "sender":
+            return spaces.MultiDiscrete([2, 3])
+        return spaces.Dict({"go": spaces.Discrete(2), "hand": spaces.MultiBinary(1), "aim": spaces.Box(-1, 1, (1,))})
+
+    def seen(self) -> dict[str, Any]:
+        one = {"kind": np.array([1, 2]), "place": (np.array([0.1, 0.2]), np.array([0.3, 0.4]))}
+        return dict.fromkeys(self.possible_agents, one)
+
+    def earned(self, actions: dict[str, Any]) -> dict[str, float]:
+        return {agent: float(self.action_space(agent).contains(action)) for agent, action in actions.items()}
+
+
+Named = seeing(spaces.Text(5))
+Writing = acting(spaces.Text(5))
+Many = acting(spaces.MultiDiscrete([12, 11]))
 Unbounded = acting(spaces.Box(-np.inf, np.inf, (2,)))
 Crowded = acting(spaces.Discrete(128))
 Wide = acting(spaces.Box(-1.0, 1.0, (70,)))

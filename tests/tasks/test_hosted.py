@@ -10,7 +10,9 @@ import worlds
 from mpe2 import simple_reference_v3
 
 from dpmac import tasks
-from dpmac.config import BadInput
+from dpmac.config import BadInput, RunConfig
+from dpmac.learner.rollout import rollout
+from dpmac.runner.train import Program
 from dpmac.tasks import environments, hosted
 from dpmac.tasks.environments import grid
 from dpmac.tasks.hosted import Hosted
@@ -133,6 +135,44 @@ def test_uneven_agents_are_padded():
     assert task.layout.assign([1, 1], ["hearer"]) == {"hearer": 1}
 
 
+@pytest.mark.parametrize("name", ["Masked", "Hinted"])
+def test_forbidden_actions_are_known_and_never_taken(name):
+    """The environment itself would fail."""
+    task = make(f"pettingzoo:worlds:{name}")
+    assert task.observation_size == 3
+    state = task.reset(jax.random.key(0))
+    assert state.masks.sum(-1).tolist() == [2, 2]  # type: ignore[union-attr]
+    earned, _ = tasks.reference_returns(task, jax.random.key(1), 8)["random"]
+    assert earned > 0
+    program = Program.of(RunConfig(f"pettingzoo:worlds:{name}", learner="mappo"))
+    team = program.team(jax.random.key(0))
+    episode = jax.jit(lambda key: rollout(task, team, team.free, key, 8, explore=0.5).episode)(jax.random.key(2))
+    assert episode.rewards.sum() > 0
+
+
+def test_spaces_of_several_parts_are_flattened():
+    task = make("pettingzoo:worlds:Parted")
+    assert (task.actions, task.observation_size) == (12, 9)
+    np.testing.assert_allclose(task.reset(jax.random.key(0)).observations[0], [0, 1, 0, 0, 1, 0.1, 0.2, 0.3, 0.4])
+    given = [task.layout.assign([action] * 2, ["sender", "hearer"]) for action in range(12)]
+    assert len({str(one["sender"]) for one in given}) == 6
+    assert len({str(one["hearer"]) for one in given}) == 12
+    _, rewards = task.step(task.reset(jax.random.key(0)), jnp.array([5, 11]))
+    assert rewards.tolist() == [1.0, 1.0]
+
+
+def test_an_environment_that_ends_early_says_so_and_is_not_stepped_again():
+    task = make("pettingzoo:worlds:Leaving")
+    state = task.reset(jax.random.key(4))
+    ended = []
+    for _ in range(5):
+        state, _ = tasks.advance(task, state, jnp.array([0, 0]))  # type: ignore[arg-type]
+        ended.append(bool(task.over(state)))
+    assert ended == [False, False, True, True, True]
+    assert int(state.time) == 3
+    assert "padded" in tasks.abilities(task).length  # type: ignore[arg-type]
+
+
 def test_continuous_actions_are_points_of_a_grid():
     np.testing.assert_allclose(grid(np.zeros(2), np.array([1.0, 2.0]), 2), [[0, 0], [0, 2], [1, 0], [1, 2]])
     many = grid(-np.ones(6), np.ones(6), 3)  # 729 combinations are too many: one number moves at a time
@@ -161,10 +201,11 @@ def test_continuous_actions_are_points_of_a_grid():
         ("pettingzoo:worlds:World", {"levels": "1"}, "levels must be a whole number from 2"),
         ("pettingzoo:worlds:World", {"rewards": "mine"}, "team, own"),
         ("pettingzoo:worlds:Endless", {}, "give the option horizon=STEPS"),
-        ("pettingzoo:worlds:Masked", {}, "sender observes a Dict space; allowed are Box"),
-        ("pettingzoo:worlds:Many", {}, "sender acts in a MultiDiscrete space; allowed are Discrete"),
+        ("pettingzoo:worlds:Named", {}, "sender observes a Text space; allowed are Box"),
+        ("pettingzoo:worlds:Writing", {}, "sender acts in a Text space; allowed are at most 127 actions"),
+        ("pettingzoo:worlds:Many", {}, "sender has 132 actions; allowed are at most 127 actions"),
         ("pettingzoo:worlds:Unbounded", {}, "without bounds"),
-        ("pettingzoo:worlds:Crowded", {}, "has 128 actions; allowed are Discrete spaces of at most 127"),
+        ("pettingzoo:worlds:Crowded", {}, "has 128 actions; allowed are at most 127"),
         ("pettingzoo:worlds:Wide", {}, "makes 141 actions"),
     ],
 )

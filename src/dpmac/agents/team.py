@@ -16,6 +16,7 @@ from jax import Array
 from dpmac.agents import protocol as protocols
 from dpmac.agents.layers import Actor, Gru, fill
 from dpmac.agents.mechanisms import Mechanism, NoiseScale, mechanism, noise_scale
+from dpmac.agents.policy import Choice, Policy, Squashed
 from dpmac.agents.protocol import Protocol, ProtocolShape
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, NetworkConfig, require
@@ -98,6 +99,12 @@ class Team(eqx.Module):
     width: int = eqx.field(static=True)
     aware: bool = eqx.field(static=True)
     shared: bool = eqx.field(static=True)
+    continuous: bool = eqx.field(static=True, default=False)
+
+    @property
+    def policy(self) -> Policy:
+        """What the actors' outputs mean."""
+        return policy_of(self.actions, self.continuous)
 
     def tied(self, gradient: Any) -> Any:
         """A gradient with respect to a team; where agents share their parameters, its mean over agents for each."""
@@ -283,7 +290,7 @@ class Team(eqx.Module):
     def replay_stepwise(self, observations: Array, actions: Array, draws: NoiseDraws, scale: NoiseScale) -> Array:
         """The actors' hidden states (time, agent, width) in one recorded episode, step after step as in a rollout."""
         missing = len(observations) - len(actions)
-        actions = jnp.concatenate([actions, jnp.zeros((missing, self.agents), actions.dtype)])
+        actions = jnp.concatenate([actions, jnp.zeros((missing, *actions.shape[1:]), actions.dtype)])
 
         def step(carry: Carry, now: tuple[Array, Array]) -> tuple[Carry, Array]:
             observation, action = now
@@ -300,7 +307,7 @@ class Team(eqx.Module):
 
     def compose(self, observations: Array, actions: Array, projected: Array, draws: Any) -> Array:
         """Messages (agent, message) before the channel."""
-        one_hot = actions if actions.ndim == 2 else jax.nn.one_hot(actions, self.actions)
+        one_hot = actions if actions.ndim == 2 else self.policy.coded(actions)
         return jax.vmap(lambda member, *given: member.protocol.send(*given))(
             self.members, observations, one_hot, projected, draws
         )
@@ -362,7 +369,14 @@ class TaskShape(NamedTuple):
     agents: int
     observation: int
     actions: int
+    """How many there are, or how many numbers one has."""
     horizon: int
+    continuous: bool = False
+
+
+def policy_of(actions: int, continuous: bool) -> Policy:
+    """A choice among so many actions, or so many numbers."""
+    return (Squashed if continuous else Choice)(actions)
 
 
 def make_team(
@@ -393,7 +407,7 @@ def make_team(
         shape.observation,
         protocol.aggregated_size,
         networks.hidden,
-        shape.actions,
+        policy_of(shape.actions, shape.continuous).outputs,
         networks.recurrent_actor,
         networks.products,
         max(networks.layers, networks.entry_layer),
@@ -410,4 +424,5 @@ def make_team(
         networks.hidden,
         networks.aware,
         networks.share_parameters,
+        shape.continuous,
     )

@@ -30,6 +30,7 @@ from dpmac.runner import train
 from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
 from dpmac.runner.train import Program
+from dpmac.tasks import advance, allowed
 
 PATHS = ("simulated", "deployed")
 """What can be looked at."""
@@ -80,12 +81,12 @@ def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> Said:
         state, carry = both
         observations = world.observe(state)
         logits, carry = team.listen(carry, observations, draws, scale)
-        actions = jnp.argmax(logits, axis=-1)
+        actions = team.policy.best(logits, allowed(world, state))
         use = carry.time if spec.sample_rate else jnp.asarray(np.cumsum(team.sends) - 1)[carry.time]
         made = team.compose(observations, actions, carry.projected, pick(draws.sender, use))
         before = team.speak(carry, observations, actions, quiet, unnoised).released
         carry = team.speak(carry, observations, actions, draws, scale)
-        return (world.step(state, actions)[0], carry), (before, carry.released, carry.recipients, made, state)
+        return (advance(world, state, actions)[0], carry), (before, carry.released, carry.recipients, made, state)
 
     carry = (world.reset(start_key), team.start())
     _, (before, left, recipients, made, states) = jax.lax.scan(step, carry, None, team.horizon)

@@ -60,7 +60,7 @@ class RunOptions:
 
     task: tyro.conf.Positional[str]
     """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name, or an environment as
-    pettingzoo:package.module."""
+    jaxmarl:NAME or pettingzoo:package.module."""
     config: Path | None = None
     """A configuration (JSON or TOML), as `dpmac config` prints it or a run's folder keeps it; options that are given
     beside it win."""

@@ -21,7 +21,8 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from dpmac.agents.mechanisms import Mechanism, NoiseScale, noise_scale
-from dpmac.agents.team import Member, TaskShape
+from dpmac.agents.policy import Policy
+from dpmac.agents.team import Member, TaskShape, policy_of
 from dpmac.config import BadInput, Release, check_choice, require
 from dpmac.privacy import BudgetSpent, Entropy, Ledger, Measurement, mechanisms
 
@@ -41,25 +42,26 @@ class AgentCarry(NamedTuple):
     time: int
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(jax.jit, static_argnums=(2, 3))
 def step_agent(
     member: Member,
     channel: Mechanism,
     aware: bool,
+    policy: Policy,
     others: NoiseScale | None,
     carry: AgentCarry,
     observation: Array,
     key: np.ndarray,
+    available: Array | None = None,
 ):
     """An action, a message before the channel (number,) and the next hidden state of one agent."""
     inbox = jax.vmap(channel.decode)(carry.inbox, others) if aware and channel.size and others else carry.inbox
     inbox = jnp.where(carry.time > 0, inbox, 0.0)
     aggregated = member.protocol.receive(inbox, carry.arrived, observation, member.protocol.project(carry.hidden))
     logits, hidden = member.actor(observation, aggregated, carry.hidden)
-    action = jnp.argmax(logits)
-    one_hot = jax.nn.one_hot(action, logits.shape[-1])
-    draws = draws_of(member.protocol, key)
-    return action, member.protocol.send(observation, one_hot, member.protocol.project(hidden), draws), hidden
+    action = policy.best(logits, available)
+    draws, coded = draws_of(member.protocol, key), policy.coded(action)
+    return action, member.protocol.send(observation, coded, member.protocol.project(hidden), draws), hidden
 
 
 class Agent:
@@ -82,6 +84,7 @@ class Agent:
         check_choice("when_spent", when_spent, WhenSpent)
         self.index, self.member, self.channel, self.aware = index, member, channel, aware
         self.noise, self.observation_size = tuple(noise), shape.observation
+        self.policy = policy_of(shape.actions, shape.continuous)
         self.ledger, self.account, self.when_spent = ledger, account, when_spent
         self.others = [(index + 1 + other) % shape.agents for other in range(shape.agents - 1)]
         self.levels = noise_scale(channel.spec, tuple(noise[other] for other in self.others)) if self.others else None
@@ -152,22 +155,27 @@ class Agent:
         width, others = self.member.actor.head.weight.shape[0], len(self.others)
         return AgentCarry(jnp.zeros(width), np.zeros((others, self.channel.size), np.float32), np.ones(others, bool), 0)
 
-    def _step(self, carry: AgentCarry, seen: Any, key: np.ndarray) -> Any:
-        return step_agent(self.member, self.channel, self.aware, self.levels, carry, seen, key)
+    def _step(self, carry: AgentCarry, seen: Any, key: np.ndarray, available: Any = None) -> Any:
+        return step_agent(self.member, self.channel, self.aware, self.policy, self.levels, carry, seen, key, available)
 
     def act(
-        self, observation: ArrayLike, received: Mapping[int, ArrayLike], carry: AgentCarry
-    ) -> tuple[int, dict[int, np.ndarray], AgentCarry]:
+        self,
+        observation: ArrayLike,
+        received: Mapping[int, ArrayLike],
+        carry: AgentCarry,
+        available: ArrayLike | None = None,
+    ) -> tuple[Any, dict[int, np.ndarray], AgentCarry]:
         """An action, and messages by recipient, from one's own observation and the messages that arrived, by sender.
 
-        What was sent in one step arrives in the next. In steps in which nobody sends, the messages are empty; so are
-        those of an agent that has gone silent.
+        available (action,) says which actions are allowed, where not all are. What was sent in one step arrives in the
+        next. In steps in which nobody sends, the messages are empty; so are those of an agent that has gone silent.
         """
         time = carry.time
         check_time(time, self.horizon, self._next)
         carry = self.hear(received, carry)
         seen = checked(observation, (self.observation_size,))
-        action, raw, hidden = self._step(carry, seen, self._keys[time])
+        open_to = None if available is None else choices(available, (self.policy.actions,))
+        action, raw, hidden = self._step(carry, seen, self._keys[time], open_to)
         self._next = self.horizon  # a refusal that raises ends the episode
         sent = None
         if self.when_spent == "raise":
@@ -178,7 +186,7 @@ class Agent:
         messages = {}
         if sent is not None:
             messages = {other: sent.copies[place] for place, other in enumerate(self.others) if sent.recipients[place]}
-        return int(action), messages, carry._replace(hidden=hidden, time=time + 1)
+        return np.asarray(action)[()].tolist(), messages, carry._replace(hidden=hidden, time=time + 1)
 
     def valid(self, sender: int, message: np.ndarray) -> bool:
         """Whether numbers (number,) are a message that the channel of a sender can release."""
@@ -218,6 +226,13 @@ def check_time(time: int, horizon: int, next_one: int) -> None:
         not over, f"the episode is over after {horizon} steps, or where one was refused; begin the next with start()"
     )
     require(time == next_one, f"step {next_one} comes next, not {time}: no step is acted twice")
+
+
+def choices(available: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Truth values of this shape (…, action), at least one true of each agent, or bad input."""
+    found = checked(available, shape) > 0
+    require(bool(found.any(axis=-1).all()), "at least one action must be available")
+    return found
 
 
 def checked(values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:

@@ -94,6 +94,7 @@ def export(
     loaded = population.load(run)
     config, program = loaded.config, loaded.program
     require(whole(agent, 0, program.task.agents - 1), f"agent must lie in 0..{program.task.agents - 1}, not {agent}")
+    require(not program.shape.continuous, f"actions of {config.task} are continuous: its agents act in one process")
     index, (limit,) = chosen(loaded, epsilon, seed), limits_of(limit, 1)
     member, budget = loaded.runs[index], loaded.runs[index].budget
     channel = protocol.channel_of(config.method, config.channel)
@@ -104,7 +105,7 @@ def export(
         FORMAT,
         config.task,
         agent,
-        *program.shape,
+        *program.shape[:4],
         config.method,
         channel,
         config.networks,

@@ -133,7 +133,7 @@ class Process:
             self.episode, self.step = episode, step
             received = self.inbox.take(place - 1)
             heard = received if step else {}  # what was said at rest is of no episode
-            action, messages, carry = self.agent.act(self.robot.observation(), heard, carry)
+            action, messages, carry = self.agent.act(self.robot.observation(), heard, carry, self.robot.available)
             self.robot.act(episode, step, action)
             self.outlet.hand(place, messages)
         self.played += 1
@@ -189,7 +189,7 @@ def opened(
     inbox = Inbox(agent.index, agent.others, agent.channel.size, clock, agent.sends, agent.valid)
     with alone(folder):
         transport = Transport(peers, agent.index, tls, inbox.hear)
-        body = Robot(robot or folder / SOCKET, agent.observation_size)
+        body = Robot(robot or folder / SOCKET, agent.observation_size, agent.policy.actions)
         try:
             yield Process(agent, clock, inbox, Outlet(agent, clock, transport.send), body, when_spent)
         finally:

@@ -1,9 +1,10 @@
 """The local interface between an agent and the program that senses and moves: lines of JSON over a Unix socket.
 
-    in    {"observation": [0.1, …]}                      as often as there is something new; the last one counts
+    in    {"observation": [0.1, …], "available": [1, …]} as often as there is something new; the last one counts
     out   {"episode": 7, "step": 3, "action": 2}         one a step
 
-The agent listens; one program is connected at a time, and the latest to come takes the place of the one before.
+`available` may be left out: then all actions are allowed. The agent listens; one program is connected at a time, and
+the latest to come takes the place of the one before.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpmac.config import BadInput, require
-from dpmac.deploy.agent import checked
+from dpmac.deploy.agent import checked, choices
 
 LONGEST = 1 << 20
 """Bytes of the longest line."""
@@ -47,9 +48,9 @@ def send(connection: socket.socket, data: dict[str, Any]) -> bool:
 class Robot:
     """An agent's side: the latest observation, and where actions go."""
 
-    def __init__(self, path: Path, observation_size: int):
-        self._size, self._path, self._lock = observation_size, path, threading.Lock()
-        self._observation = np.zeros(observation_size, np.float32)
+    def __init__(self, path: Path, observation_size: int, actions: int = 0):
+        self._size, self._actions, self._path, self._lock = observation_size, actions, path, threading.Lock()
+        self._observation, self._available = np.zeros(observation_size, np.float32), None
         self._fresh, self._connection = False, None
         self.missed = self.refused = 0
         """Steps without a new observation, for which the last one stood; observations that did not fit."""
@@ -81,21 +82,23 @@ class Robot:
     def _read(self, connection: socket.socket) -> None:
         with connection:
             for data in lines(connection):
-                self.observe(data.get("observation"))
+                self.observe(data.get("observation"), data.get("available"))
         with self._lock:
             if self._connection is connection:
                 self._connection = None
 
-    def observe(self, observation: Any) -> None:
-        """Take in an observation (feature,); one that does not fit is counted, and the last one stands."""
+    def observe(self, observation: Any, available: Any = None) -> None:
+        """Take in an observation (feature,) and which actions (action,) are allowed; what does not fit is counted, and
+        the last ones stand."""
         try:
             require(isinstance(observation, list), "an observation is a list of numbers")
             seen = checked(observation, (self._size,))
+            open_to = None if available is None else choices(available, (self._actions,))
         except (BadInput, OverflowError):
             self.refused += 1
             return
         with self._lock:
-            self._observation, self._fresh = seen, True
+            self._observation, self._available, self._fresh = seen, open_to, True
 
     def observation(self) -> np.ndarray:
         """The latest observation (feature,); zeros before the first."""
@@ -103,6 +106,11 @@ class Robot:
             self.missed += not self._fresh
             self._fresh = False
             return self._observation
+
+    @property
+    def available(self) -> np.ndarray | None:
+        """Which actions (action,) are allowed with the latest observation; None: all."""
+        return self._available
 
     def act(self, episode: int, step: int, action: int) -> None:
         """Hand over an action, if anybody is there."""

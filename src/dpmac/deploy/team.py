@@ -25,20 +25,23 @@ from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Carry, Team
 from dpmac.config import Budget, Release, require
-from dpmac.deploy.agent import Agent, check_time, checked, draws_of, keys_of
+from dpmac.deploy.agent import Agent, check_time, checked, choices, draws_of, keys_of
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import Entropy, Ledger, Measurement
 from dpmac.privacy.measurement import together
 from dpmac.runner import population
 from dpmac.runner.noise import noise_scales
 from dpmac.runner.train import Program
+from dpmac.tasks import abilities
 
 
 @jax.jit
-def step_team(team: Team, scale: NoiseScale, carry: Carry, observations: Array, keys: np.ndarray):
+def step_team(
+    team: Team, scale: NoiseScale, carry: Carry, observations: Array, keys: np.ndarray, available: Array | None = None
+):
     """Actions (agent,), messages before the channel (agent, number) and the carry after listening."""
     logits, carry = team.listen(carry, observations, None, scale)  # type: ignore[arg-type]
-    actions = jnp.argmax(logits, axis=-1)
+    actions = team.policy.best(logits, available)
     draws = jax.vmap(partial(draws_of, team.members.protocol))(keys)
     return actions, team.compose(observations, actions, carry.projected, draws), carry
 
@@ -76,15 +79,21 @@ class DeployedTeam:
         self._keys = np.stack([keys_of(source, self.team.horizon) for source in self._sources], axis=1)
         return self.team.start()
 
-    def act(self, observations: ArrayLike, carry: Carry) -> tuple[np.ndarray, Carry]:
+    def act(
+        self, observations: ArrayLike, carry: Carry, available: ArrayLike | None = None
+    ) -> tuple[np.ndarray, Carry]:
         """Actions (agent,) for observations (agent, feature), once the messages about them are charged and sent.
 
-        Takes and returns what agents remember; a carry that is not the last one returned is bad input.
+        Takes and returns what agents remember; a carry that is not the last one returned is bad input. In a task whose
+        actions are not always allowed, available (agent, action) says which are.
         """
         team, task, time = self.team, self.program.task, int(carry.time)
         check_time(time, team.horizon, self._measurements[0].step)
         seen = checked(observations, (task.agents, task.observation_size))
-        actions, raw, carry = step_team(team, self.scale, carry, seen, self._keys[time])
+        masked = abilities(task).available is not None
+        require(available is not None or not masked, f"{task.name}: say which actions (agent, action) are available")
+        open_to = None if available is None else choices(available, (task.agents, task.actions))
+        actions, raw, carry = step_team(team, self.scale, carry, seen, self._keys[time], open_to)
         sent = together(self._measurements, time, list(np.asarray(raw)))
         left = [one for one in sent if one is not None]
         if left:

@@ -1,7 +1,8 @@
 """A task's world for agents that run as processes: it speaks to each of them as the program of its robot would.
 
 At the beginning of each slot it sends every agent what it observes, and at the slot's end it takes the actions that
-have come. An agent that gives none, because it is dead or late, does what action 0 is.
+have come. An agent that gives none, because it is dead or late, does what the first action is that is allowed. An
+episode that ends early stands still until the horizon, so that messages go on.
 """
 
 import math
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ import numpy as np
 from dpmac.config import require, whole
 from dpmac.deploy.clock import Clock
 from dpmac.deploy.robot import lines, send
-from dpmac.tasks import Task
+from dpmac.tasks import Task, advance, allowed
 
 RETRY, PATIENCE = 0.2, 120.0
 """Seconds between attempts to reach an agent, and until they are given up."""
@@ -54,10 +56,11 @@ class Body(threading.Thread):
     def reached(self) -> bool:
         return self._connection is not None
 
-    def show(self, observation: np.ndarray) -> None:
+    def show(self, observation: np.ndarray, available: np.ndarray | None) -> None:
         connection = self._connection
         if connection is not None:
-            send(connection, {"observation": observation.tolist()})
+            choices = {} if available is None else {"available": available.astype(int).tolist()}
+            send(connection, {"observation": observation.tolist()} | choices)
 
     def close(self) -> None:
         with suppress(OSError, AttributeError):
@@ -87,7 +90,7 @@ def play(task: Task, sockets: Sequence[Path], seconds: float, episodes: int, see
     require(len(sockets) == count, f"{task.name} has {count} agents, not {len(sockets)}")
     require(whole(episodes, 1), f"episodes must be a whole number from 1, not {episodes}")
     clock, stop = Clock(seconds, task.horizon), threading.Event()
-    observe, step = jax.jit(task.observe), jax.jit(task.step)
+    observe, step = jax.jit(lambda state: (task.observe(state), allowed(task, state))), jax.jit(partial(advance, task))
     states = starts(task, seed, episodes)
     first = jax.tree.map(lambda leaf: leaf[0], states)
     jax.block_until_ready((observe(first), step(first, jnp.zeros(count, jnp.int32))))
@@ -106,14 +109,17 @@ def play(task: Task, sockets: Sequence[Path], seconds: float, episodes: int, see
             for body in bodies:
                 body.actions.clear()
             for now in range(task.horizon):
-                place, seen = clock.place_of(episode, now), np.asarray(observe(state))
+                place, (seen, available) = clock.place_of(episode, now), jax.device_get(observe(state))
+                open_to = np.ones((count, task.actions), bool) if available is None else available
+                masks = [None] * count if available is None else available
                 clock.wait(clock.begins(place), stop)
-                for body, one in zip(bodies, seen, strict=True):
-                    body.show(one)
+                for body, one, mask in zip(bodies, seen, masks, strict=True):
+                    body.show(one, mask)
                 clock.wait(clock.begins(place + 1), stop)
                 given = [body.actions.pop((episode, now), -1) for body in bodies]
-                absent += sum(not 0 <= action < task.actions for action in given)
-                actions = [action if 0 <= action < task.actions else 0 for action in given]
+                fits = [0 <= action < task.actions and open_to[i, action] for i, action in enumerate(given)]
+                absent += fits.count(False)
+                actions = np.where(fits, given, open_to.argmax(axis=-1))
                 state, rewards = step(state, jnp.asarray(actions))
                 value += float(jnp.mean(rewards))
             yield Played(episode, value, absent)

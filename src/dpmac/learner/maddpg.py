@@ -18,7 +18,8 @@ import optax
 from jax import Array
 
 from dpmac.agents.layers import Critic, fill
-from dpmac.agents.mechanisms import NoiseScale, straight_through
+from dpmac.agents.mechanisms import NoiseScale
+from dpmac.agents.policy import Policy
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
@@ -122,6 +123,10 @@ class Maddpg(Learner):
             "not give",
         )
         require(
+            not (abilities(play.task).continuous and protocol.needs_values),
+            f"{protocol.__name__} needs the values of single actions, and those of {play.task.name} are continuous",
+        )
+        require(
             self.buffer >= play.episodes,
             f"buffer ({self.buffer}) must hold the episodes of one iteration ({play.episodes})",
         )
@@ -144,7 +149,7 @@ class Maddpg(Learner):
         )
         critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
         start = jax.vmap(self.optimiser.init)
-        one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, team.free, k).episode, 0), key)
+        one = jax.eval_shape(lambda k: pick(Rollout(task, 1)(team, team.free, k).episode, 0), key)._replace(world=None)
         # A run that collects fewer episodes than the buffer holds needs no more slots than that.
         slots = min(self.buffer, total)
         networks = LearnerNetworks(team, critics, team, critics)
@@ -156,7 +161,7 @@ class Maddpg(Learner):
         """Add fresh episodes to the replay and update all agents from minibatches of it."""
         episode_key, update_key = jax.random.split(key)
         fresh = play(state.networks.team, noise, episode_key, self.exploration(clock))
-        ring = replay.add(state.ring, fresh.episode)
+        ring = replay.add(state.ring, fresh.episode._replace(world=None))
         scale = clock.rate_scale(self.decay)
 
         def learn(carry: tuple[LearnerNetworks, Optimisers], k: Array):
@@ -213,7 +218,7 @@ class Maddpg(Learner):
         count = self.batch_size(play)
         ring = state.ring._replace(added=jnp.asarray(count))
         batch = replay.by_time(replay.sample(ring, key, count))
-        gumbel = jnp.zeros((*batch.actions.shape, networks.team.actions))
+        gumbel = jnp.zeros((*batch.rewards.shape, networks.team.actions))
 
         def draws() -> NoiseDraws:
             return networks.team.draw(key, count)
@@ -226,7 +231,7 @@ class Maddpg(Learner):
             "episodes": lambda: play(networks.team, noise, key, 0.1).episode,
             "draws": draws,
             "target": lambda: targets(self, networks, batch, draws(), batch.scale),
-            "critic": lambda: jax.grad(critic_loss)(networks.critics, batch, batch.rewards, networks.team.actions),
+            "critic": lambda: jax.grad(critic_loss)(networks.critics, batch, batch.rewards, networks.team.policy),
             "actor": actor,
         }
 
@@ -235,10 +240,14 @@ def standardised(batch: Episode, ring: Ring) -> Episode:
     """The batch with the mean of all rewards in the ring as 0 and their deviation as 1.
 
     All episodes are of one length, so this moves the values of all policies alike, and spares critics large numbers.
+    Where episodes end, another 0 would make longer ones better or worse: there rewards are scaled alone.
     """
-    rewards = ring.episodes.rewards
-    count = jnp.minimum(ring.added, len(rewards)) * rewards[0].size  # slots that are still empty hold zeros
-    mean = jnp.sum(rewards) / count
+    rewards, over = ring.episodes.rewards, ring.episodes.over
+    there = jnp.minimum(ring.added, len(rewards))  # slots that are still empty hold zeros
+    count = there * rewards[0].size
+    if over is not None:
+        count = jnp.sum(~over[:, :-1] & (jnp.arange(len(over)) < there)[:, None, None])
+    mean = jnp.sum(rewards) / count if over is None else 0.0
     variance = jnp.sum(jnp.square(rewards)) / count - mean**2
     return batch._replace(rewards=(batch.rewards - mean) * jax.lax.rsqrt(jnp.maximum(variance, 1e-6)))
 
@@ -264,18 +273,21 @@ def targets(learner: Maddpg, networks: LearnerNetworks, batch: Episode, draws: N
     """TD targets (T, agent, episode) from the target networks' greedy next actions."""
     observations = batch.observations if learner.bootstrap_horizon else batch.observations[:-1]
     logits = networks.target_team.unroll(observations, batch.actions, draws, scale)
-    greedy = jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
-    recorded = greedy.at[:-1].set(jax.nn.one_hot(batch.actions[: len(greedy) - 1], logits.shape[-1]))
+    policy, available = networks.target_team.policy, batch.available
+    greedy = policy.coded(policy.best(logits, None if available is None else available[: len(logits)]))
+    recorded = greedy.at[:-1].set(policy.coded(batch.actions[: len(greedy) - 1]))
     following = values(networks.target_critics, observations, greedy, recorded)[1:]
     if not learner.bootstrap_horizon:
         following = jnp.concatenate([following, jnp.zeros_like(batch.rewards[:1])])
+    if batch.over is not None:
+        following = jnp.where(batch.over[1:], 0.0, following)
     return batch.rewards + learner.discount * following
 
 
-def critic_loss(critics: Critic, batch: Episode, target: Array, actions: int) -> Array:
+def critic_loss(critics: Critic, batch: Episode, target: Array, policy: Policy) -> Array:
     """Squared TD error, averaged over time and episodes and summed over critics."""
-    errors = values(critics, batch.observations[:-1], jax.nn.one_hot(batch.actions, actions)) - target
-    return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
+    errors = values(critics, batch.observations[:-1], policy.coded(batch.actions)) - target
+    return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2), where=batch.live))
 
 
 def actor_loss(
@@ -287,12 +299,12 @@ def actor_loss(
     """
     observations = batch.observations[:-1]
     logits = team.unroll(observations, batch.actions, draws, scale)
-    noisy = logits + gumbel
-    own = straight_through(jax.nn.one_hot(jnp.argmax(noisy, axis=-1), team.actions), jax.nn.softmax(noisy))
-    recorded = jax.nn.one_hot(batch.actions, team.actions)
+    own = team.policy.relaxed(logits, gumbel, batch.choices)
+    recorded = team.policy.coded(batch.actions)
     mine = jnp.eye(team.agents, dtype=bool)[:, None, :, None, None]
     q = values(critics, observations, jnp.where(mine, own, recorded), recorded)
-    return jnp.sum(jnp.mean(penalty * jnp.mean(jnp.square(logits), axis=-1) - q, axis=(0, 2))), logits
+    loss = penalty * jnp.mean(jnp.square(logits), axis=-1) - q
+    return jnp.sum(jnp.mean(loss, axis=(0, 2), where=batch.live)), logits
 
 
 def update(
@@ -319,10 +331,11 @@ def update(
         keys = jax.random.split(others[0], count)
     draws = jax.vmap(team.noise_draws)(keys)
     target = targets(learner, networks, batch, draws, scale)
-    loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.actions)
+    loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.policy)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: rate_scale * x, change))
-    gumbel = jax.random.gumbel(gumbel_key, (*batch.actions.shape, team.actions))
+    # The gradient of a choice is that of a sample; numbers are those of the policy without noise.
+    gumbel = jnp.zeros(()) if team.continuous else team.policy.noise(gumbel_key, batch.rewards.shape)
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
         loss, logits = actor_loss(team, critics, batch, draws, gumbel, scale, learner.logit_penalty)

@@ -21,6 +21,7 @@ from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout, traced
 from dpmac.learner.replay import Episode, by_time
+from dpmac.tasks import Task, abilities
 
 
 class Spread(NamedTuple):
@@ -38,8 +39,8 @@ class Spread(NamedTuple):
         mean = self.mean / weight
         return mean, jnp.sqrt(jnp.maximum(self.square / weight - mean**2, 1e-4))
 
-    def updated(self, values: Array, rate: float) -> "Spread":
-        new = Spread(jnp.mean(values), jnp.mean(values**2), jnp.ones(()))
+    def updated(self, values: Array, rate: float, live: Array | None = None) -> "Spread":
+        new = Spread(jnp.mean(values, where=live), jnp.mean(values**2, where=live), jnp.ones(()))
         return jax.tree.map(lambda old, now: old + rate * (now - old), self, new)
 
 
@@ -109,7 +110,8 @@ class Mappo(Learner):
 
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
         horizon = 0 if self.no_clock else team.horizon
-        critic = Critic(team.agents * play.task.observation_size, team.width, self.recurrent_critic, horizon)
+        inputs = team.agents * play.task.observation_size + world_size(play.task)
+        critic = Critic(inputs, team.width, self.recurrent_critic, horizon)
         critics = jax.vmap(fill, in_axes=(0, None))(jax.random.split(key, team.agents), critic)
         start = jax.vmap(self.optimiser.init)
         return State(team, critics, (start(team), start(critics)), Spread(*jnp.zeros(3)))
@@ -134,11 +136,12 @@ class Mappo(Learner):
         play_key, order_key = jax.random.split(key)
         fresh = play(state.team, noise, play_key)
         batch = by_time(fresh.episode)
-        old = chosen(jnp.moveaxis(fresh.logits, 0, 2), batch.actions)
+        live = batch.live
+        old = state.team.policy.log_probability(jnp.moveaxis(fresh.logits, 0, 2), batch.actions, batch.choices)
         advantages, returns = self.advantages(state, batch)
-        spread = state.spread.updated(returns, self.spread_rate)
+        spread = state.spread.updated(returns, self.spread_rate, live)
         mean, deviation = spread.moments
-        centred = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
+        centred = (advantages - jnp.mean(advantages, where=live)) / (jnp.std(advantages, where=live) + 1e-8)
         lessons = Lessons(batch, old, centred, (returns - mean) / deviation)
         share = clock.steps / clock.total
         entropy = self.entropy + share * (self.entropy_end - self.entropy)
@@ -154,18 +157,23 @@ class Mappo(Learner):
         report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
         return State(team, critics, optimisers, spread), report
 
-    def values(self, critics: Critic, observations: Array) -> Array:
-        """Normalised values (time, agent, episode) of everybody's observations (time, agent, episode, feature)."""
+    def values(self, critics: Critic, observations: Array, world: Array | None = None) -> Array:
+        """Normalised values (time, agent, episode) of everybody's observations (time, agent, episode, feature), and
+        where there is one of the world (time, 1, episode, feature)."""
         joint = jnp.moveaxis(observations, 1, 2)
         joint = joint.reshape(*joint.shape[:2], -1)
+        if world is not None:
+            joint = jnp.concatenate([joint, world[:, 0]], axis=-1)
         return jax.vmap(lambda critic: critic(joint, joint), out_axes=1)(critics)
 
     def advantages(self, state: State, batch: Episode) -> tuple[Array, Array]:
         """Generalised advantage estimates and λ-returns (T, agent, episode), in units of the reward."""
         mean, deviation = state.spread.moments
-        values = self.values(state.critics, batch.observations) * deviation + mean
+        values = self.values(state.critics, batch.observations, batch.world) * deviation + mean
         if not self.bootstrap_horizon:
             values = values.at[-1].set(0.0)
+        if batch.over is not None:
+            values = jnp.where(batch.over, 0.0, values)
         errors = batch.rewards + self.discount * values[1:] - values[:-1]
 
         def back(later: Array, error: Array) -> tuple[Array, Array]:
@@ -191,24 +199,23 @@ class Lessons(NamedTuple):
         return jax.tree.map(lambda x: x[:, :, places], self._replace(batch=None))._replace(batch=self.batch.at(places))
 
 
-def chosen(logits: Array, actions: Array) -> Array:
-    """Log-probabilities (…) of actions (…) under logits (…, action)."""
-    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), actions[..., None].astype(int), axis=-1)
-    return picked[..., 0]
+def world_size(task: Task) -> int:
+    """Numbers that a task's world has."""
+    world = abilities(task).world
+    return 0 if world is None else len(jax.eval_shape(lambda key: world(task.reset(key)), jax.random.key(0)))
 
 
 def policy_loss(
     learner: Mappo, team: Team, lessons: Lessons, draws: NoiseDraws, entropy: Array
 ) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped loss less entropy, averaged over time and episodes and summed over agents; and what to report."""
-    batch = lessons.batch
+    batch, policy = lessons.batch, team.policy
     logits = team.unroll(batch.observations[:-1], batch.actions, draws, batch.scale)
-    ratio = jnp.exp(chosen(logits, batch.actions) - lessons.old)
+    ratio = jnp.exp(policy.log_probability(logits, batch.actions, batch.choices) - lessons.old)
     near = jnp.clip(ratio, 1 - learner.clip, 1 + learner.clip)
     gain = jnp.minimum(ratio * lessons.advantages, near * lessons.advantages)
-    log = jax.nn.log_softmax(logits)
-    disorder = -jnp.sum(jnp.exp(log) * log, axis=-1)
-    loss = -jnp.sum(jnp.mean(gain + entropy * disorder, axis=(0, 2)))
+    disorder = policy.entropy(logits, batch.choices)
+    loss = -jnp.sum(jnp.mean(gain + entropy * disorder, axis=(0, 2), where=batch.live))
     share = jnp.mean(jnp.abs(ratio - 1) > learner.clip)
     return loss, {"actor_loss": loss / team.agents, "entropy": jnp.mean(disorder), "share_ratio_clipped": share}
 
@@ -223,12 +230,13 @@ def update(
     rate_scale: Array,
 ) -> tuple[tuple[Team, Critic, Any], dict[str, Array]]:
     """One update of all agents from some episodes."""
-    step = jax.vmap(learner.optimiser.update)
-    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(lessons.batch.draws))
+    step, batch = jax.vmap(learner.optimiser.update), lessons.batch
+    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
 
     def value_loss(critics: Critic) -> Array:
-        errors = learner.values(critics, lessons.batch.observations[:-1]) - lessons.returns
-        return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2)))
+        world = None if batch.world is None else batch.world[:-1]
+        errors = learner.values(critics, batch.observations[:-1], world) - lessons.returns
+        return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2), where=batch.live))
 
     def moved(tree: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
         change, state = step(gradient, state, tree)

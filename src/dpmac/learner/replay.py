@@ -28,6 +28,22 @@ class Episode(NamedTuple):
     scale: NoiseScale
     """(…, agent) the noise scales that it was played at. Replayed at those of a later time, messages would be flipped
     or noised otherwise than those that were acted upon."""
+    available: Array | None = None
+    """(…, T + 1, agent, action) which actions were allowed; None: all."""
+    over: Array | None = None
+    """(…, T + 1, agent) whether the episode had ended; None: never before the horizon."""
+    world: Array | None = None
+    """(…, T + 1, 1, feature) what value functions see beside the observations; None: nothing."""
+
+    @property
+    def live(self) -> Array | None:
+        """(T, agent, episode) whether a step counts, in a batch whose axes are turned; None: all do."""
+        return None if self.over is None else ~self.over[:-1]
+
+    @property
+    def choices(self) -> Array | None:
+        """`available` at the T steps of a batch whose axes are turned."""
+        return None if self.available is None else self.available[:-1]
 
     def at(self, places: Array) -> "Episode":
         """Some episodes of a batch whose axes are turned (see `by_time`)."""

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, straight_through
+from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows
 from dpmac.agents.team import Given, Team
 from dpmac.learner.replay import Episode
-from dpmac.tasks import Task, each_episode
+from dpmac.tasks import Task, abilities, advance, allowed, each_episode
 
 
 class Trace(NamedTuple):
@@ -22,7 +22,7 @@ class Trace(NamedTuple):
     released: Array
     """(T, agent, …) what had left each agent after each step."""
     logits: Array
-    """(T, agent, action)."""
+    """(T, agent, action) the actors' outputs."""
     raw: Array
     """(T, agent, message) the last messages before the channel, for learners alone."""
 
@@ -35,7 +35,7 @@ class Randomness(NamedTuple):
     draws: Array
     """Data of the key of the messages' noise draws."""
     gumbel: Array
-    """(T, agent, action); no actions at all where they are greedy."""
+    """(T, agent, action) noise of the policy; no actions at all where they are greedy."""
     wander: Array
     """(T, agent) whether an action is random, and which."""
     uniform: Array
@@ -59,7 +59,7 @@ def rollout(
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
-    Actions are Gumbel samples of the logits, or uniform with probability `explore`; greedy ones are neither. Relaxed
+    Actions are samples of the policy, or uniform with probability `explore`; greedy ones are neither. Relaxed
     ones are the same samples with a soft gradient, as weights on all actions, in tasks that can be differentiated. The
     noise scale is (agent,), or drawn for each episode from a table (row, agent). A learner may explore symbols by
     Gumbel noise of this scale on their scores (`jitter`), or say what is released whatever is sent (`given`). Where
@@ -75,7 +75,7 @@ def rollout(
     scale = draw_rows(table, keys) if table.value.ndim == 2 else table
     if scale.value.ndim == 1:
         scale = jax.tree.map(lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), scale)
-    gumbel = jnp.zeros((*shape, 0)) if greedy else jax.random.gumbel(gumbel_key, (*shape, task.actions))
+    gumbel = jnp.zeros((*shape, 0)) if greedy else team.policy.noise(gumbel_key, shape)
     uniforms = jnp.zeros((*shape, 0)) if greedy else jax.random.uniform(explore_key, (*shape, 2))
     wander, uniform = (
         (uniforms[..., 0] < explore, (uniforms[..., 1] * task.actions).astype(int)) if not greedy else (uniforms,) * 2
@@ -94,30 +94,44 @@ def play(
     if given is not None:
         draws = draws._replace(channel=given)
 
-    def choose(logits: Array, gumbel: Array, wander: Array, uniform: Array) -> Array:
+    policy, over, world = team.policy, abilities(task).over, abilities(task).world
+
+    def choose(logits: Array, available: Array | None, gumbel: Array, wander: Array, uniform: Array) -> Array:
         if greedy:
-            return jnp.argmax(logits, axis=-1)
-        noisy = logits + gumbel
+            return policy.best(logits, available)
         if relaxed:
-            return straight_through(jax.nn.one_hot(jnp.argmax(noisy, -1), task.actions), jax.nn.softmax(noisy))
-        return jnp.where(wander, uniform, jnp.argmax(noisy, axis=-1))
+            return policy.relaxed(logits, gumbel, available)
+        sampled = policy.sample(logits, gumbel, available)
+        if available is None and sampled.ndim == 1:
+            return jnp.where(wander, uniform, sampled)
+        wander = wander.reshape(-1, *(1,) * (sampled.ndim - 1))
+        return jnp.where(wander, policy.anything(gumbel, available), sampled)
+
+    def noted(state: Any) -> dict[str, Array | None]:
+        """What the task says of a state beside the observations, as `Episode` keeps it."""
+        ended = None if over is None else jnp.broadcast_to(over(state) > 0, task.agents)
+        seen = None if world is None else world(state)[None]
+        return {"available": allowed(task, state), "over": ended, "world": seen}
 
     def step(both: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, carry = both
         observations = task.observe(state)
         logits, carry = team.listen(carry, observations, draws, scale)
-        actions = choose(logits, *now)
+        notes = noted(state)
+        actions = choose(logits, notes["available"], *now)
         carry = team.speak(carry, observations, actions, draws, scale)
-        next_state, rewards = task.step(state, actions)
-        taken = (jnp.argmax(actions, axis=-1) if relaxed else actions).astype(jnp.int8)
-        return (next_state, carry), (observations, taken, rewards, state, carry.released, logits, carry.raw)
+        next_state, rewards = advance(task, state, actions)
+        taken = policy.stored(actions)
+        return (next_state, carry), (observations, taken, rewards, notes, state, carry.released, logits, carry.raw)
 
     carry = (task.reset(random.start), team.start())
-    (last, _), (observations, actions, rewards, states, *said) = jax.lax.scan(
+    (last, _), (observations, actions, rewards, notes, states, *said) = jax.lax.scan(
         step, carry, (random.gumbel, random.wander, random.uniform)
     )
-    observations = jnp.concatenate([observations, task.observe(last)[None]])
-    return Trace(Episode(observations, actions, rewards, random.draws, scale), states, *said)
+    observations, notes = jax.tree.map(
+        lambda all, one: jnp.concatenate([all, one[None]]), (observations, notes), (task.observe(last), noted(last))
+    )
+    return Trace(Episode(observations, actions, rewards, random.draws, scale, **notes), states, *said)
 
 
 def returns(episode: Episode) -> Array:
@@ -127,7 +141,7 @@ def returns(episode: Episode) -> Array:
 
 def describe(team: Team, episode: Episode, scale: NoiseScale) -> dict[str, Array]:
     """What the senders do in one episode: norms before clipping, share clipped, learned spread, signal to noise."""
-    one_hot = jax.nn.one_hot(episode.actions, team.actions)
+    one_hot = team.policy.coded(episode.actions)
     observations = episode.observations[:-1]
     draws = team.noise_draws(jax.random.wrap_key_data(episode.draws))
     projected = jnp.zeros((len(observations), team.agents, team.width))

@@ -80,7 +80,8 @@ class Program:
     @property
     def shape(self) -> TaskShape:
         """The sizes of the task that a team is built for."""
-        return TaskShape(self.task.agents, self.task.observation_size, self.task.actions, self.task.horizon)
+        task = self.task
+        return TaskShape(task.agents, task.observation_size, task.actions, task.horizon, abilities(task).continuous)
 
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from dpmac import plugins
 from dpmac.config import require
@@ -41,7 +42,8 @@ class Scene(NamedTuple):
 
 
 class Task(Protocol):
-    """A cooperative task of a fixed horizon. `step` never resets: an episode is exactly `horizon` steps from a reset.
+    """A cooperative task of a fixed horizon. `step` never resets: an episode is exactly `horizon` steps from a reset,
+    or less where the task says that it is over (`Abilities.over`).
 
     The return of an episode is the sum over time of the mean over agents of the rewards: for a reward that the team
     shares, that is the team's.
@@ -92,6 +94,16 @@ class Abilities(NamedTuple):
     """Episodes that the reference policies play at most; 0: any number."""
     cautions: Callable[[], Iterable[str]] = tuple
     """Sentences for somebody who is about to train on it."""
+    over: Callable[[State], jax.Array] | None = None
+    """Whether the episode has ended before the horizon: true or false. From then on the state stays as it is, nothing
+    is earned, and messages go on to the horizon, heard by nobody who could still earn by them. A differentiable task
+    may give 1.0 and 0.0, through which the gradient of what the end costs flows."""
+    available: Callable[[State], jax.Array] | None = None
+    """Which actions (agent, action) are allowed, at least one for each agent; without it all of them are."""
+    world: Callable[[State], jax.Array] | None = None
+    """What value functions (those of MAPPO) see (feature,) beside all observations."""
+    continuous: bool = False
+    """Whether actions are (agent, action) numbers in [-1, 1], `Task.actions` of them for each agent."""
     length: str = "every episode has the same number of steps and messages"
     """What the number of messages may tell, for the privacy statement."""
     differentiable: bool = False
@@ -101,9 +113,36 @@ class Abilities(NamedTuple):
     """Episodes in a minibatch of the paper."""
 
 
+PADDED = (
+    "padded: where an episode ends early, messages go on to the horizon, so that their number tells nothing; whoever "
+    "stops a deployed agent when the episode has ended shows its length, which no claim covers"
+)
+"""What the number of messages tells where episodes end early."""
+
+
 def abilities(task: Task) -> Abilities:
     """What a task declares, and for the rest that it has none."""
-    return Abilities(*(getattr(task, name, default) for name, default in Abilities._field_defaults.items()))
+    found = Abilities(*(getattr(task, name, default) for name, default in Abilities._field_defaults.items()))
+    return found if found.over is None or hasattr(task, "length") else found._replace(length=PADDED)
+
+
+def advance(task: Task, state: State, actions: jax.Array) -> tuple[State, jax.Array]:
+    """The next state and rewards (agent,): those of `Task.step` until the episode is over, then the same state and
+    nothing."""
+    after, rewards = task.step(state, actions)
+    over = abilities(task).over
+    if over is None:
+        return after, rewards
+    ended = over(state)
+    stays = ended > 0
+    state = jax.tree.map(lambda old, new: jnp.where(stays, old, new), state, after)
+    return state, jnp.where(stays, 0.0, rewards) if ended.dtype == bool else rewards * (1 - ended)
+
+
+def allowed(task: Task, state: State) -> jax.Array | None:
+    """Which actions (agent, action) are allowed in a state; None where all always are."""
+    available = abilities(task).available
+    return None if available is None else available(state)
 
 
 class Informed(Task, Protocol):
@@ -130,6 +169,8 @@ REGISTRY: dict[str, str | type] = {
     "probe-listen": "dpmac.tasks.probes:ProbeListen",
     "probe-neighbour": "dpmac.tasks.probes:ProbeNeighbour",
     "probe-partner": "dpmac.tasks.probes:ProbePartner",
+    "probe-end": "dpmac.tasks.restricted:ProbeEnd",
+    "probe-mask": "dpmac.tasks.restricted:ProbeMask",
     "binary-sums": "dpmac.tasks.binary_sums:BinarySums",
     "rounds": "dpmac.tasks.rounds:Rounds",
 }
@@ -153,7 +194,8 @@ def find(name: str) -> type:
     if isinstance(entry, type):
         return entry
     places = {known: place for known, place in REGISTRY.items() if isinstance(place, str)}
-    wanted, also = "a dataclass with the methods of dpmac.tasks.Task", ", or pettingzoo:package.module"
+    wanted = "a dataclass with the methods of dpmac.tasks.Task"
+    also = ", or jaxmarl:NAME, or pettingzoo:package.module"
     return plugins.load("task", name, places, is_task, wanted, also)
 
 
@@ -164,7 +206,8 @@ def is_task(found: Any) -> bool:
 def make(name: str, **values: Any) -> Task:
     """Build a task; option values may be text, as the command line's `--set key=value` gives them.
 
-    `pettingzoo:package.module` is the environment that its `parallel_env` makes (see `dpmac.tasks.hosted`).
+    `pettingzoo:package.module` is the environment that its `parallel_env` makes (see `dpmac.tasks.hosted`),
+    `jaxmarl:NAME` one of JaxMARL (see `dpmac.tasks.jaxmarl`).
 
     >>> make("ccn", view_radius="0.5").observation_size
     14
@@ -173,6 +216,10 @@ def make(name: str, **values: Any) -> Task:
         from dpmac.tasks import hosted
 
         return hosted.make(name, values)  # type: ignore[return-value]  # it has no script
+    if name.startswith("jaxmarl:"):
+        from dpmac.tasks import jaxmarl
+
+        return jaxmarl.make(name, values)  # type: ignore[return-value]  # it has no script
     return plugins.build("task", name, find(name), values)
 
 

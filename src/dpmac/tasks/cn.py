@@ -37,10 +37,11 @@ class CN:
     view_radius: float = math.inf
     """Landmarks and agents beyond it are hidden."""
     horizon: int = 25
+    continuous: bool = False
+    """Whether an action is a push along x and one along y, each in [-1, 1], instead of one of five."""
 
     name: ClassVar[str] = "cn"
     differentiable: ClassVar[bool] = True
-    actions: ClassVar[int] = particles.ACTIONS
     observers: ClassVar[Mapping[str, str]] = {
         "position": "The position of each agent is observed by itself, and by every agent within the view radius as a "
         "difference to its own.",
@@ -53,6 +54,10 @@ class CN:
         require(0 < self.landmark_range <= 1, f"landmark_range must lie in (0, 1], not {self.landmark_range}")
         check_radius(self.view_radius)
         check_count("horizon", self.horizon, 1, 10_000)
+
+    @property
+    def actions(self) -> int:
+        return 2 if self.continuous else particles.ACTIONS
 
     @property
     def observation_size(self) -> int:
@@ -78,7 +83,7 @@ class CN:
         return particles.observation([bodies.vx, bodies.vy, bodies.x, bodies.y], landmarks, others)
 
     def step(self, state: CNState, actions: jax.Array) -> tuple[CNState, jax.Array]:
-        ux, uy = particles.push(actions)
+        ux, uy = (actions[:, 0], actions[:, 1]) if self.continuous else particles.push(actions)
         fx, fy = particles.contact_forces(state.bodies, RADIUS)
         bodies = particles.integrate(state.bodies, particles.GAIN * ux + fx, particles.GAIN * uy + fy, self.convention)
         state = state._replace(bodies=bodies)
@@ -98,10 +103,12 @@ class CN:
         cost = particles.distance(*particles.pairs(bodies, landmarks))
         if self.agents <= self.landmarks:
             own = assign(cost)
-            return particles.steer(bodies, Points(landmarks.x[own], landmarks.y[own]))
-        owner = assign(cost.T)
-        goal = Points(bodies.x.at[owner].set(landmarks.x), bodies.y.at[owner].set(landmarks.y))
-        return particles.steer(bodies, goal)
+            goal = Points(landmarks.x[own], landmarks.y[own])
+        else:
+            owner = assign(cost.T)
+            goal = Points(bodies.x.at[owner].set(landmarks.x), bodies.y.at[owner].set(landmarks.y))
+        chosen = particles.steer(bodies, goal)
+        return jnp.stack(particles.push(chosen), axis=-1) if self.continuous else chosen
 
     def secrets(self, state: CNState) -> dict[str, jax.Array]:
         """`position`: (agent, 2), each agent's own."""

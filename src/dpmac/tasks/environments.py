@@ -1,20 +1,23 @@
 """Environments of other people, as NumPy sees them: how one is found, what its agents observe, and how they may act.
 
 Any PettingZoo `ParallelEnv` will do. Observations are flattened and padded with zeros to the longest; actions are
-numbers, which stand for points of a grid where an environment wants continuous ones.
+numbers, which stand for combinations where an action has several parts, and for points of a grid where it is
+continuous. Which actions are allowed is taken from `action_mask`, in an observation or beside it.
 """
 
 import importlib
 import inspect
 import itertools
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpmac.config import BadInput, require
 
+MASK = "action_mask"
 FORM = "an environment is named pettingzoo:package.module, or pettingzoo:package.module:Name"
 MOST_ACTIONS = 127
 """Replay keeps actions as bytes."""
@@ -69,8 +72,10 @@ class Layout(NamedTuple):
     """Numbers in the longest observation."""
     counts: tuple[int, ...]
     """Actions of each agent."""
-    meanings: tuple[Callable[[int], Any], ...]
-    """What the environment takes for an action below the count."""
+    meanings: tuple[Sequence[Any], ...]
+    """What the environment takes for each action."""
+    masked: bool
+    """Whether the environment says which actions are allowed."""
 
     @classmethod
     def of(cls, source: str, env: Any, levels: int) -> "Layout":
@@ -79,12 +84,17 @@ class Layout(NamedTuple):
 
         names = tuple(getattr(env, "possible_agents", ()))
         require(bool(names), f"{source} names no possible_agents")
-        spaces = tuple(env.observation_space(name) for name in names)
+        whole = [env.observation_space(name) for name in names]
+        spaces = tuple(seen_part(space) for space in whole)
         for name, space in zip(names, spaces, strict=True):
             check_observations(f"{source}: {name}", space)
-        acting = [meaning(f"{source}: {name}", env.action_space(name), levels) for name in names]
-        counts, meanings = zip(*acting, strict=True)
-        return cls(names, spaces, max(int(flatdim(space)) for space in spaces), counts, meanings)
+        meanings = tuple(actions_of(f"{source}: {name}", env.action_space(name), levels) for name in names)
+        told = any(is_masked(space) for space in whole)
+        if not told:
+            _, infos = env.reset(seed=0)
+            told = any(MASK in infos.get(name, {}) for name in names)
+        features = max(int(flatdim(space)) for space in spaces)
+        return cls(names, spaces, features, tuple(map(len, meanings)), meanings, told)
 
     def gather(self, observations: Mapping[str, Any]) -> np.ndarray:
         """The environment's observations as a team takes them, (agent, feature); agents that are gone see zeros."""
@@ -93,8 +103,17 @@ class Layout(NamedTuple):
         found = np.zeros((len(self.names), self.features), np.float32)
         for row, (name, space) in enumerate(zip(self.names, self.spaces, strict=True)):
             if name in observations:
-                flat = np.asarray(flatten(space, observations[name]))
+                flat = np.asarray(flatten(space, seen_part(observations[name])))
                 found[row, : len(flat)] = flat
+        return found
+
+    def allowed(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> np.ndarray:
+        """Which actions (agent, action) are allowed; an agent that says nothing, or is gone, may do all that it has."""
+        found = np.zeros((len(self.names), max(self.counts)), bool)
+        for row, (name, count) in enumerate(zip(self.names, self.counts, strict=True)):
+            seen: Any = observations.get(name)
+            mask = seen[MASK] if is_masked(seen) else infos.get(name, {}).get(MASK)
+            found[row, :count] = True if mask is None or not np.any(mask) else np.asarray(mask, bool)
         return found
 
     def assign(self, actions: Sequence[int] | np.ndarray, present: Sequence[str]) -> dict[str, Any]:
@@ -103,35 +122,75 @@ class Layout(NamedTuple):
         An agent with fewer actions than another has its first ones again.
         """
         each = zip(self.names, actions, self.counts, self.meanings, strict=True)
-        return {name: mean(int(action) % count) for name, action, count, mean in each if name in present}
+        return {name: means[int(action) % count] for name, action, count, means in each if name in present}
+
+
+def is_masked(seen: Any) -> bool:
+    """Whether an observation, or its space, has a mask beside what is seen."""
+    parts = getattr(seen, "spaces", seen)
+    return isinstance(parts, Mapping) and MASK in parts
+
+
+def seen_part(seen: Any) -> Any:
+    """An observation, or its space, without the mask: `observation`, where there is nothing else."""
+    if not is_masked(seen):
+        return seen
+    parts = {name: part for name, part in getattr(seen, "spaces", seen).items() if name != MASK}
+    return next(iter(parts.values())) if len(parts) == 1 else type(seen)(parts)
 
 
 def check_observations(who: str, space: Any) -> None:
     """Bad input unless observations can be flattened."""
-    from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+    from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+    if isinstance(space, (Dict, Tuple)):
+        for part in space.spaces.values() if isinstance(space, Dict) else space.spaces:
+            check_observations(who, part)
+        return
     fits = isinstance(space, (Box, Discrete, MultiBinary, MultiDiscrete))
-    kinds = "Box, Discrete, MultiBinary and MultiDiscrete, which are flattened"
+    kinds = "Box, Discrete, MultiBinary and MultiDiscrete, and Dict and Tuple of these, which are flattened"
     require(fits, f"{who} observes a {type(space).__name__} space; allowed are {kinds}")
 
 
-def meaning(who: str, space: Any, levels: int) -> tuple[int, Callable[[int], Any]]:
-    """How many actions there are in a space, and what each means."""
-    from gymnasium.spaces import Box, Discrete
+def actions_of(who: str, space: Any, levels: int) -> Sequence[Any]:
+    """All actions of a space, in the order of their numbers: of one that has parts, all combinations."""
+    from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-    allowed = f"allowed are Discrete spaces of at most {MOST_ACTIONS} actions, and Box spaces with bounds"
+    allowed = (
+        f"allowed are at most {MOST_ACTIONS} actions: a Discrete space, MultiBinary, MultiDiscrete, a Box with bounds, "
+        "and Dict and Tuple of these"
+    )
+
+    def fit(count: int) -> None:
+        levelled = f"levels={levels} makes {count}" if isinstance(space, Box) else f"has {count}"
+        require(count <= MOST_ACTIONS, f"{who} {levelled} actions; {allowed}")
+
+    def combined(parts: Iterable[Iterable[Any]]) -> list[tuple[Any, ...]]:
+        parts = [list(part) for part in parts]
+        fit(math.prod(map(len, parts)))
+        return list(itertools.product(*parts))
+
     if isinstance(space, Discrete):
-        require(int(space.n) <= MOST_ACTIONS, f"{who} has {space.n} actions; {allowed}")
-        first = int(space.start)
-        return int(space.n), lambda action: first + action
+        fit(int(space.n))
+        return range(int(space.start), int(space.start + space.n))
+    if isinstance(space, (MultiBinary, MultiDiscrete)):
+        multi = isinstance(space, MultiDiscrete)
+        counts = np.ravel(space.nvec) if multi else np.full(int(np.prod(space.shape)), 2)
+        start = np.ravel(space.start) if multi else np.zeros_like(counts)
+        found = combined(range(first, first + count) for first, count in zip(start, counts, strict=True))
+        return [np.array(one, space.dtype).reshape(space.shape) for one in found]
+    if isinstance(space, Tuple):
+        return combined(actions_of(who, part, levels) for part in space.spaces)
+    if isinstance(space, Dict):
+        parts = combined(actions_of(who, part, levels) for part in space.spaces.values())
+        return [dict(zip(space.spaces, one, strict=True)) for one in parts]
     require(isinstance(space, Box), f"{who} acts in a {type(space).__name__} space; {allowed}")
     require(bool(space.is_bounded()), f"{who} acts in a Box without bounds; {allowed}")
     points = grid(space.low.ravel(), space.high.ravel(), levels)
-    require(len(points) <= MOST_ACTIONS, f"{who}: levels={levels} makes {len(points)} actions; {allowed}")
+    fit(len(points))
     if np.issubdtype(space.dtype, np.integer):
         points = np.rint(points)
-    made = points.reshape(-1, *space.shape).astype(space.dtype)
-    return len(made), lambda action: made[action]
+    return list(points.reshape(-1, *space.shape).astype(space.dtype))
 
 
 def grid(low: np.ndarray, high: np.ndarray, levels: int) -> np.ndarray:

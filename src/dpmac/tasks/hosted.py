@@ -9,7 +9,7 @@ seed and led there again. Everything else is as for any other task, to the same 
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -39,6 +39,10 @@ class HostedState(NamedTuple):
     time: jax.Array
     observations: jax.Array
     """(agent, feature)."""
+    over: jax.Array
+    """Whether all agents have left."""
+    masks: Any
+    """(agent, action) which actions are allowed, if the environment says so."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class Hosted:
     settings: tuple[tuple[str, Any], ...] = ()
     """What it is called with."""
     horizon: int = 25
-    """Steps of an episode. One that ends earlier is padded with observations and rewards of 0, one that does not is cut
-    off: all have the same length, so that it tells nothing."""
+    """Steps of an episode. One that ends earlier stands still until then, one that does not is cut off: messages are
+    sent for as long, so that their number tells nothing."""
     levels: int = 3
     """Values of each number of a continuous action."""
     rewards: Literal["team", "own"] = "team"
@@ -61,9 +65,6 @@ class Hosted:
     observers: ClassVar[Mapping[str, str]] = {
         "everything": "in an environment from outside, it is not known who else observes what an agent observes"
     }
-    length: ClassVar[str] = (
-        "padded: where the environment ends early, messages go on to the horizon, so that their number tells nothing"
-    )
     at_once: ClassVar[int] = 32
     """Episodes of a run that are played side by side; each needs an environment of its own."""
     reference_episodes: ClassVar[int] = 64
@@ -109,21 +110,32 @@ class Hosted:
         seed = jax.random.bits(key, (), jnp.uint32) >> 1  # some environments want a seed below 2^31
         seen = jax.pure_callback(pool(self).reset, self.sight, seed, vmap_method="broadcast_all")
         done = jnp.zeros((self.horizon, self.agents), jnp.int8)
-        return HostedState(seed, done, jnp.zeros((), jnp.int32), seen)
+        return HostedState(seed, done, jnp.zeros((), jnp.int32), *seen)
 
     def observe(self, state: HostedState) -> jax.Array:
         return state.observations
 
-    def step(self, state: HostedState, actions: jax.Array) -> tuple[HostedState, jax.Array]:
-        shapes = self.sight, jax.ShapeDtypeStruct((self.agents,), jnp.float32)
-        given = state.seed, state.done, state.time, actions
-        seen, rewards = jax.pure_callback(pool(self).step, shapes, *given, vmap_method="broadcast_all")
-        done = state.done.at[state.time].set(actions.astype(jnp.int8))
-        return HostedState(state.seed, done, state.time + 1, seen), rewards
+    def over(self, state: HostedState) -> jax.Array:
+        return state.over
 
     @property
-    def sight(self) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((self.agents, self.observation_size), jnp.float32)
+    def available(self) -> Callable[[HostedState], jax.Array] | None:
+        """Which actions are allowed, if the environment says so."""
+        return (lambda state: state.masks) if self.layout.masked else None
+
+    def step(self, state: HostedState, actions: jax.Array) -> tuple[HostedState, jax.Array]:
+        shapes = self.sight, jax.ShapeDtypeStruct((self.agents,), jnp.float32)
+        given = state.seed, state.done, state.time, state.over, actions
+        seen, rewards = jax.pure_callback(pool(self).step, shapes, *given, vmap_method="broadcast_all")
+        done = state.done.at[state.time].set(actions.astype(jnp.int8))
+        return HostedState(state.seed, done, state.time + 1, *seen), rewards
+
+    @property
+    def sight(self) -> "Sight":
+        """Shapes of what the pool shows."""
+        masks = jax.ShapeDtypeStruct((self.agents, self.actions), bool) if self.layout.masked else None
+        seen = jax.ShapeDtypeStruct((self.agents, self.observation_size), jnp.float32)
+        return Sight(seen, jax.ShapeDtypeStruct((), bool), masks)
 
     def secrets(self, state: HostedState) -> dict[str, jax.Array]:
         del state
@@ -132,6 +144,14 @@ class Hosted:
     def scene(self, state: HostedState) -> Scene:
         """The environment's own picture of a state."""
         return Scene((), picture=painter(self).picture(int(state.seed), np.asarray(state.done)[: int(state.time)]))
+
+
+class Sight(NamedTuple):
+    """What an environment shows at one place: the last three parts of a state."""
+
+    observations: Any
+    over: Any
+    masks: Any
 
 
 def make(name: str, values: Mapping[str, Any]) -> Hosted:
@@ -177,18 +197,23 @@ class Play:
         self.task, self.env = task, env
 
     def begin(self, seed: int) -> None:
-        observations, _ = self.env.reset(seed=seed)
-        self.place, self.seen = start_of(seed), self.task.layout.gather(observations)
+        self.place = start_of(seed)
+        self.look(*self.env.reset(seed=seed))
+
+    def look(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        layout = self.task.layout
+        masks = layout.allowed(observations, infos) if layout.masked else None
+        self.sight = Sight(layout.gather(observations), np.array(not self.env.agents), masks)
 
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Rewards (agent,) of a step; zeros once the episode is over."""
         self.place += actions.tobytes()
         if not self.env.agents:
-            self.seen = np.zeros_like(self.seen)
+            self.sight = self.sight._replace(observations=np.zeros_like(self.sight.observations))
             return np.zeros(len(actions), np.float32)
         layout = self.task.layout
-        observations, rewards, *_ = self.env.step(layout.assign(actions, self.env.agents))
-        self.seen = layout.gather(observations)
+        observations, rewards, _, _, infos = self.env.step(layout.assign(actions, self.env.agents))
+        self.look(observations, infos)
         earned = np.array([rewards.get(name, 0.0) for name in layout.names], np.float32)
         return np.full_like(earned, earned.mean()) if self.task.rewards == "team" else earned
 
@@ -226,7 +251,7 @@ class Pool:
 
     def keep(self, play: Play) -> None:
         """Let an environment wait for its next step, or for another episode after the last one."""
-        if len(play.place) == len(start_of(0)) + self.task.horizon * self.task.agents:
+        if play.sight.over or len(play.place) == len(start_of(0)) + self.task.horizon * self.task.agents:
             self.spare.append(play.env)
         else:
             self.live.setdefault(play.place, []).append(play)
@@ -243,30 +268,38 @@ class Pool:
             play.step(actions)
         return play
 
-    def reset(self, seeds: Any) -> np.ndarray:
-        """First observations (…, agent, feature) of the episodes of these seeds (…)."""
+    def reset(self, seeds: Any) -> Sight:
+        """What is seen first (…, part) in the episodes of these seeds (…)."""
         seeds, seen = np.asarray(seeds), []
         with self.lock:
             for seed in seeds.ravel():
                 play = self.fresh()
                 play.begin(int(seed))
-                seen.append(play.seen)
+                seen.append(play.sight)
                 self.keep(play)
-        return np.stack(seen).reshape(*seeds.shape, *seen[0].shape)
+        return stacked(seen, seeds.shape)
 
-    def step(self, seeds: Any, done: Any, times: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Observations (…, agent, feature) and rewards (…, agent) after actions (…, agent) at these states (…)."""
+    def step(self, seeds: Any, done: Any, times: Any, over: Any, actions: Any) -> tuple[Sight, np.ndarray]:
+        """What is seen (…, part) and earned (…, agent) after actions (…, agent) at these states (…); nothing where it
+        is over."""
         seeds, task = np.asarray(seeds), self.task
         past = np.asarray(done).reshape(-1, task.horizon, task.agents)
         now = np.asarray(actions, np.int8).reshape(-1, task.agents)
         seen, rewards = [], []
+        nothing = jax.tree.map(lambda part: np.ones(part.shape, part.dtype), task.sight)
+        nothing = nothing._replace(observations=np.zeros_like(nothing.observations))
         with self.lock:
-            for seed, before, time, chosen in zip(seeds.ravel(), past, np.ravel(times), now, strict=True):
+            each = zip(seeds.ravel(), past, np.ravel(times), np.ravel(over), now, strict=True)
+            for seed, before, time, ended, chosen in each:
+                if ended:
+                    rewards.append(np.zeros(task.agents, np.float32))
+                    seen.append(nothing)
+                    continue
                 play = self.find(int(seed), before[:time])
                 rewards.append(play.step(chosen))
-                seen.append(play.seen)
+                seen.append(play.sight)
                 self.keep(play)
-        return np.stack(seen).reshape(*seeds.shape, *seen[0].shape), np.reshape(rewards, (*seeds.shape, task.agents))
+        return stacked(seen, seeds.shape), np.reshape(rewards, (*seeds.shape, task.agents))
 
     def picture(self, seed: int, done: np.ndarray) -> np.ndarray:
         """What the environment looks like after these actions (time, agent) in a seed's episode, as RGB bytes."""
@@ -281,6 +314,11 @@ class Pool:
             pixels, f"{self.task.source} cannot be filmed: its render() gives no picture with render_mode=rgb_array"
         )
         return drawn[..., :3].astype(np.uint8)
+
+
+def stacked(seen: list[Sight], shape: tuple[int, ...]) -> Sight:
+    """What is seen in many places, as (*shape, part)."""
+    return jax.tree.map(lambda *parts: np.stack(parts).reshape((*shape, *parts[0].shape)), *seen)
 
 
 @cache
@@ -304,7 +342,9 @@ def repeats(task: Hosted, episodes: int = 5, steps: int = 10) -> bool:
 
     def trace(play: Play, seed: int) -> np.ndarray:
         play.begin(seed)
-        parts = [play.seen, *(part for now in actions for part in (play.step(now), play.seen))]
+        parts = [play.sight.observations]
+        for now in actions:
+            parts += [play.step(now), play.sight.observations]
         return np.concatenate([part.ravel() for part in parts])
 
     forwards = [trace(first, seed) for seed in range(episodes)]

@@ -9,14 +9,15 @@ import numpy as np
 from pettingzoo import ParallelEnv
 
 from dpmac.config import BadInput, require, whole
-from dpmac.tasks.base import State, Task, make
+from dpmac.tasks.base import State, Task, abilities, advance, allowed, make
 from dpmac.tasks.render import render
 
 
 class ParallelTask(ParallelEnv):
     """One episode after the other of a task, for programs that speak PettingZoo's parallel interface.
 
-    Reaching the horizon truncates. A reset with a seed starts that seed's episode; one without goes on to a next one.
+    Reaching the horizon truncates; a task that is over before terminates. `info["action_mask"]` says which actions are
+    allowed, where not all are. A reset with a seed starts that seed's episode; one without goes on to a next one.
     """
 
     def __init__(self, task: Task | str, render_mode: str | None = None, **options: Any) -> None:
@@ -30,7 +31,10 @@ class ParallelTask(ParallelEnv):
         self.observation_spaces = {
             agent: gymnasium.spaces.Box(-np.inf, np.inf, shape, np.float32) for agent in self.possible_agents
         }
-        self.action_spaces = {agent: gymnasium.spaces.Discrete(self.task.actions) for agent in self.possible_agents}
+        count, spaces = self.task.actions, gymnasium.spaces
+        continuous = abilities(self.task).continuous
+        space = spaces.Box(-1, 1, (count,), np.float32) if continuous else spaces.Discrete(count)
+        self.action_spaces = dict.fromkeys(self.possible_agents, space)
         self._key = jax.random.key(np.random.SeedSequence().generate_state(1)[0])
         self._state: State = None
         self._time = 0
@@ -49,7 +53,7 @@ class ParallelTask(ParallelEnv):
         self._key, reset_key = jax.random.split(self._key)
         self._state, observations = _reset(self.task, reset_key)
         self._time, self.agents = 0, list(self.possible_agents)
-        return self._by_agent(np.asarray(observations)), {agent: {} for agent in self.agents}
+        return self._by_agent(np.asarray(observations)), self._infos()
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         if not self.agents:
@@ -57,21 +61,24 @@ class ParallelTask(ParallelEnv):
         require(set(actions) == set(self.agents), f"actions are needed for exactly {', '.join(self.agents)}")
         for agent, action in actions.items():
             if not self.action_spaces[agent].contains(action):
-                raise BadInput(
-                    f"{agent}: an action must be a whole number from 0 to {self.task.actions - 1}, not {action!r}"
-                )
-        chosen = np.array([actions[agent] for agent in self.possible_agents], np.int32)
+                numbers = f"{self.task.actions} numbers in [-1, 1]"
+                whole_one = f"a whole number from 0 to {self.task.actions - 1}"
+                wanted = numbers if abilities(self.task).continuous else whole_one
+                raise BadInput(f"{agent}: an action must be {wanted}, not {action!r}")
+        chosen = np.array([actions[agent] for agent in self.possible_agents])
         self._state, observations, rewards = _step(self.task, self._state, chosen)
         self._time += 1
-        over = self._time >= self.task.horizon
+        ended = abilities(self.task).over
+        terminal = ended is not None and bool(ended(self._state))
+        over = self._time >= self.task.horizon and not terminal
         found = (
             self._by_agent(np.asarray(observations)),
             self._by_agent(np.asarray(rewards).tolist()),
-            dict.fromkeys(self.agents, False),
+            dict.fromkeys(self.agents, terminal),
             dict.fromkeys(self.agents, over),
-            {agent: {} for agent in self.agents},
+            self._infos(),
         )
-        self.agents = [] if over else self.agents
+        self.agents = [] if over or terminal else self.agents
         return found
 
     def render(self) -> np.ndarray | None:
@@ -83,6 +90,12 @@ class ParallelTask(ParallelEnv):
 
     def close(self) -> None:
         self._state, self.agents = None, []
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        masks = allowed(self.task, self._state)
+        if masks is None:
+            return {agent: {} for agent in self.possible_agents}
+        return self._by_agent([{"action_mask": mask} for mask in np.asarray(masks, np.int8)])
 
     def _by_agent(self, values: Any) -> dict[str, Any]:
         return dict(zip(self.possible_agents, values, strict=True))
@@ -96,5 +109,5 @@ def _reset(task: Task, key: jax.Array) -> tuple[State, jax.Array]:
 
 @partial(jax.jit, static_argnums=0)
 def _step(task: Task, state: State, actions: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    state, rewards = task.step(state, actions)
+    state, rewards = advance(task, state, actions)
     return state, task.observe(state), rewards

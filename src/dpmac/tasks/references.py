@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac.config import require
-from dpmac.tasks.base import Informed, State, Task, abilities, each_episode
+from dpmac.tasks.base import Informed, State, Task, abilities, advance, allowed, each_episode
 
 Policy = Literal["random", "scripted"]
+MANY = 1 << 30
+"""Random numbers below this are as good as uniform over the few actions that are allowed."""
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -22,11 +24,19 @@ def play(task: Task, policy: Policy, key: jax.Array) -> tuple[State, jax.Array]:
     start = task.reset(reset_key)
 
     def step(state, guess):
-        script = abilities(task).scripted
-        state, rewards = task.step(state, guess if policy == "random" or script is None else script(state))
+        script, available = abilities(task).scripted, allowed(task, state)
+        if available is not None:  # the guess-th of those that are allowed, round and round
+            place = guess % jnp.sum(available, axis=-1)
+            guess = jnp.argmax(jnp.cumsum(available, axis=-1) > place[:, None], axis=-1)
+        state, rewards = advance(task, state, guess if policy == "random" or script is None else script(state))
         return state, (state, rewards)
 
-    guesses = jax.random.randint(act_key, (task.horizon, task.agents), 0, task.actions)
+    shape = (task.horizon, task.agents)
+    if abilities(task).continuous:
+        guesses = jax.random.uniform(act_key, (*shape, task.actions), minval=-1.0)
+    else:
+        most = task.actions if abilities(task).available is None else MANY
+        guesses = jax.random.randint(act_key, shape, 0, most)
     _, (states, rewards) = jax.lax.scan(step, start, guesses)
     return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states), rewards
 
@@ -94,7 +104,7 @@ def informed_returns(task: Informed, flip: jax.Array | float, key: jax.Array, ep
         belief = flip / (k - 1) + (1 - flip * k / (k - 1)) * jax.nn.one_hot(heard, k)
 
         def step(state: State, time: jax.Array) -> tuple[State, jax.Array]:
-            state, rewards = task.step(state, task.informed(state, jnp.where(time > 0, belief, uniform)))
+            state, rewards = advance(task, state, task.informed(state, jnp.where(time > 0, belief, uniform)))
             return state, jnp.mean(rewards)
 
         return jnp.sum(jax.lax.scan(step, start, jnp.arange(task.horizon))[1])

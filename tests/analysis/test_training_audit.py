@@ -45,14 +45,13 @@ class WithReplacement(Watched):
         return jnp.zeros(slots, bool).at[places].set(True)
 
 
-@pytest.mark.parametrize("config", [MAPPO, MADDPG], ids=lambda config: config.learner)
+@pytest.mark.parametrize(
+    "config",
+    [MAPPO, *(pytest.param(config, marks=pytest.mark.large) for config in (MADDPG, PATHWISE))],
+    ids=lambda config: config.learner,
+)
 def test_a_true_claim_is_not_refuted(config):
     assert set(verdicts(config, canaries=32 if config is MADDPG else 2)) == {"consistent"}
-
-
-@pytest.mark.large
-def test_a_true_claim_of_the_pathwise_learner_is_not_refuted():
-    assert set(verdicts(PATHWISE)) == {"consistent"}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +69,7 @@ def test_a_planted_fault_is_caught(clip, noise, monkeypatch):
     assert noise or found["lower_bound"] > 3
 
 
+@pytest.mark.large
 def test_sampling_with_replacement_is_no_poisson_sampling():
     assert verdicts(MADDPG, WithReplacement, canaries=32)[2] == "refuted"
 

@@ -7,27 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+import tiny
 from tiny import OPTIONS, begin, contents, learning, leaves, small, train
 
 from dpmac.cli import main
-from dpmac.config import BadInput, Channel, PrivateTraining, RunConfig
+from dpmac.config import BadInput, Channel, RunConfig
+from dpmac.figures import run_page
 from dpmac.learner import base as learners
 from dpmac.results import store
 from dpmac.runner import population
 from dpmac.runner.statement import statement
 from dpmac.runner.train import Program
 
-ALLOWED: dict[str, dict[str, Any]] = {
-    "maddpg": {"standardise": False},
-    "mappo": {"epochs": 1, "spread_rate": 0.0},
-    "pathwise": {},
-}
-
 
 def private(learner: str, **given: Any) -> RunConfig:
-    """A private run of the smallest size, whose noise can be repeated."""
-    run = learning(small(learner, Channel()), steps=200, evaluations=5, **ALLOWED[learner])
-    return dataclasses.replace(run, private=PrivateTraining(**({"train_epsilon": 1.0, "train_noise": "seed"} | given)))
+    """Ten iterations of such a run."""
+    return learning(tiny.private(learner, **given), steps=200, evaluations=5)
 
 
 @pytest.mark.parametrize("learner", learners.BUILT_IN)
@@ -130,6 +125,14 @@ def test_an_altered_statement_is_refused(name, value, tmp_path):
     path.write_text(json.dumps(data))
     with pytest.raises(BadInput, match="does not say what follows"):
         next(population.train_folder(tmp_path / "run"))
+
+
+def test_the_page_of_a_run_tells_of_its_private_training(tmp_path):
+    population.create(tmp_path / "run", private("pathwise"))
+    page = run_page.privacy_of(tmp_path / "run")
+    assert "NOT TRUE" in page  # its noise can be repeated
+    assert "with messages at ε = 3" in page
+    assert "3.731" in page
 
 
 def test_options_of_private_training_need_its_epsilon(tmp_path, capsys):

@@ -59,7 +59,7 @@ def test_a_true_claim_is_not_refuted(config):
 )
 def test_a_planted_fault_is_caught(clip, noise, monkeypatch):
     """The sum of five clipped gradients is as long as five clips, and the noise is that of one."""
-    true = Program.settings.fget
+    true: Any = Program.settings.fget
     planted = property(
         lambda self: {k: v * {"train_clip": clip, "train_noise": noise}.get(k, 1) for k, v in true(self).items()}
     )
@@ -89,9 +89,9 @@ def test_statistics_of_the_batch_are_caught(monkeypatch):
         return plain(self.given({"value_scale": deviation}), state, play, noise, clock, key, private)
 
     monkeypatch.setattr(mappo.Mappo, "iterate_privately", leaky)
-    audit_training.witnessed.clear_cache()
+    jax.clear_caches()
     assert verdicts(MAPPO, updates=20)[1] == "refuted"
-    audit_training.witnessed.clear_cache()
+    jax.clear_caches()
 
 
 @pytest.mark.parametrize(

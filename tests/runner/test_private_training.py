@@ -33,7 +33,7 @@ def test_a_resumed_private_run_is_bit_identical_and_reports_nothing_of_private_e
     list(population.train_folder(tmp_path / "part"))
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
     names = {row.name for row in store.read_metrics(tmp_path / "whole")}
-    assert names == {"return", "message_norm", "share_clipped", "signal_to_noise"}
+    assert names == {"return", "message_norm", "share_clipped", "signal_to_noise", "learned_deviation"}
 
 
 def test_noise_of_the_operating_system_cannot_be_repeated_and_is_kept_only_while_the_run_goes_on(tmp_path):

@@ -92,7 +92,7 @@ def audit(
     from jax_privacy.auditing import CanaryScoreAuditor
 
     delta = config.private.train_delta
-    require(included.any() and not included.all(), "all coins fell alike: more canaries are needed")
+    require(bool(included.any() and not included.all()), "all coins fell alike: more canaries are needed")
     found = CanaryScoreAuditor(scores[included], scores[~included]).epsilon_one_run(1 - confidence, delta)
     bound = privacy.Bound(float(found), delta, confidence, len(scores), "one run, canary sources")
     assert config.private.train_epsilon is not None

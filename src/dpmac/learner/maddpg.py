@@ -204,12 +204,12 @@ class Maddpg(Learner):
             )
             return (networks, optimisers), report
 
-        carry, keys = (state.networks, state.optimisers), (update_key, private.noise_key)
-        if self.updates(play) == 1:
-            carry, report = learn(carry, keys)
+        carry, many = (state.networks, state.optimisers), self.updates(play)
+        if many == 1:
+            carry, report = learn(carry, (update_key, private.noise_key))
         else:
-            each = tuple(jax.random.split(k, self.updates(play)) for k in keys)
-            carry, reports = jax.lax.scan(learn, carry, each)
+            keys = jax.random.split(update_key, many), jax.random.split(private.noise_key, many)
+            carry, reports = jax.lax.scan(learn, carry, keys)
             report = jax.tree.map(lambda x: jnp.mean(x, axis=0), reports)
         return State(*carry, ring), report
 

@@ -181,7 +181,7 @@ def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
         "delta": private.train_delta,
         "neighbours": RELATION.format(count=count, plural="" if count == 1 else "s"),
         "episodes_per_source": count,
-        "mechanism": "gaussian",
+        "mechanism": "Gaussian noise on sums of clipped gradients",
         "clip": private.train_clip,
         "noise_multiplier": noise,
         "noise_origin": private.train_noise,

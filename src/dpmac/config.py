@@ -16,6 +16,7 @@ Unit = Literal["message", "episode"]
 Neighbours = Literal["inputs", "transition"]
 AccountantName = Literal["exact", "paper"]
 Place = Literal["sender", "receiver"]
+NoiseOrigin = Literal["system", "seed"]
 
 
 class BadInput(ValueError):
@@ -256,6 +257,44 @@ class Training:
         return math.ceil(self.steps / (horizon * self.episodes))
 
 
+@dataclass(frozen=True)
+class PrivateTraining:
+    """A privacy budget for what training publishes: the team's weights, and every weight on the way to them.
+
+    Neighbours: one episode source more or less. A source is a person or a site, as a function that answers the team's
+    actions; it contributes at most `episodes_per_source` episodes, at places that are fixed in advance.
+    """
+
+    train_epsilon: float | None = None
+    """ε of a source in training. None: training is not private. inf: gradients are clipped, but get no noise."""
+    train_delta: float = 1e-5
+    """δ of a source in training."""
+    train_clip: float = 1.0
+    """C, the norm to which the joint gradient of all parameters is clipped in each episode."""
+    episodes_per_source: int = 1
+    """R, the most episodes that one source contributes."""
+    train_noise: NoiseOrigin = "system"
+    """Where noise and sampling of private training come from. system: the operating system's randomness, so that two
+    runs differ. seed: the run's seed, which repeats a run, and protects nothing from whoever knows the seed."""
+    train_microbatch: int = 16
+    """Episodes whose gradients are held at once, which bounds memory."""
+
+    def __post_init__(self) -> None:
+        if self.train_epsilon is not None:
+            check_epsilon(self.train_epsilon)
+        require(0 < self.train_delta < 1, f"train_delta must lie strictly between 0 and 1, not {self.train_delta}")
+        require(positive(self.train_clip), f"train_clip must be a finite number above 0, not {self.train_clip}")
+        most, micro = self.episodes_per_source, self.train_microbatch
+        require(whole(most, 1, 1000), f"episodes_per_source must be a whole number from 1 to 1000, not {most}")
+        check_choice("train_noise", self.train_noise, NoiseOrigin)
+        require(whole(micro, 1), f"train_microbatch must be a whole number from 1, not {micro}")
+
+    @property
+    def asked(self) -> bool:
+        """Whether training clips and noises the gradient of every episode."""
+        return self.train_epsilon is not None
+
+
 RENAMED_METHODS = {"maddpg": "silent"}
 """Version 0.1 called the silent protocol by the name of the learner."""
 
@@ -296,6 +335,8 @@ class RunConfig:
     mix: int = 1
     """Above 1, training draws a noise scale for each episode, out of so many from `anneal_from` down to the budget,
     instead of annealing: with receivers that know the scale, one team then serves all budgets between."""
+    private: PrivateTraining = PrivateTraining()
+    """What the weights may reveal of the sources of training episodes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", RENAMED_METHODS.get(self.method, self.method))

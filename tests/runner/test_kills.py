@@ -4,22 +4,32 @@ import itertools
 import random
 
 import pytest
-from tiny import changed, contents, killed, small, train
+from tiny import changed, contents, killed, private, small, train
 
 from dpmac import privacy
 from dpmac.config import Channel
 from dpmac.learner import base as learners
 from dpmac.runner import population
 
-PAIRS = list(itertools.product(privacy.mechanisms.names(), learners.BUILT_IN))
-FEW = {("code", "mappo"), ("response", "pathwise"), ("subset", "maddpg")}  # the Gaussian is killed in `dpmac train`
+PRIVATE = "private"
+"""Where the name of a mechanism stands: training is private, too."""
+PAIRS = list(itertools.product((*privacy.mechanisms.names(), PRIVATE), learners.BUILT_IN))
+FEW = {
+    ("code", "mappo"),
+    ("response", "pathwise"),
+    ("subset", "maddpg"),
+    (PRIVATE, "pathwise"),
+}  # the Gaussian is killed in `dpmac train`
 
 
 @pytest.fixture
 def case(request, tmp_path):
     """What a run that nobody disturbs leaves behind, the folder of the same run before its first step, and its line."""
     mechanism, learner = request.param
-    config = small(learner, Channel(mechanism, period=0 if mechanism == "response" else 1))
+    if mechanism == PRIVATE:
+        config = private(learner)
+    else:
+        config = small(learner, Channel(mechanism, period=0 if mechanism == "response" else 1))
     train(tmp_path / "whole", config)
     folder = tmp_path / "run"
     population.create(folder, config)

@@ -1,4 +1,4 @@
-"""`dpmac privacy calibrate | account | audit | eavesdrop | explain | ledger`."""
+"""`dpmac privacy calibrate | account | audit | audit-training | eavesdrop | explain | ledger`."""
 
 import dataclasses
 import sys
@@ -21,6 +21,7 @@ COMMANDS = {
     "calibrate": "the noise that meets a budget",
     "account": "what a given noise costs",
     "audit": "a lower bound on epsilon from samples of the shipped channels",
+    "audit-training": "a lower bound on the epsilon of private training, from canary sources in a training like it",
     "eavesdrop": "how well the secrets of a trained run can be guessed from its messages",
     "explain": "what the paper would claim for a budget, and what is true",
     "ledger": "verify: whether a ledger's chain of hashes holds, and what was spent",
@@ -28,7 +29,7 @@ COMMANDS = {
 
 
 def run(argv: Sequence[str]) -> None:
-    cli.choose("dpmac privacy", COMMANDS, argv, lambda name: globals()[name])
+    cli.choose("dpmac privacy", COMMANDS, argv, lambda name: globals()[name.replace("-", "_")])
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,43 @@ def audit_run(options: Audit, folder: Path) -> None:
         options.json,
         "refuted",
     )
+
+
+@dataclass(frozen=True)
+class AuditTraining:
+    """A lower bound on ε beside what a run claims of its private training, by one training like it in which canary
+    sources flip coins to take part (Steinke, Nasr, Jagielski 2023), and by checks that absent sources change nothing
+    and that episodes are sampled as is said. The exit code is 1 where a claim is refuted.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of a run."""
+    updates: int = 200
+    """Updates of that training, where each episode enters one; a replay is watched for the life of an episode."""
+    canaries: int = 2
+    """Canary sources: new ones in every update, or in a replay those among the first fresh episodes."""
+    confidence: float = 0.99
+    """Of each verdict."""
+    seed: int = 0
+    """Seed of the training and of the coins."""
+    json: bool = False
+    """Print JSON."""
+
+
+def audit_training(argv: Sequence[str]) -> None:
+    example = "dpmac privacy audit-training runs/private"
+    options = cli.parse(AuditTraining, argv, "dpmac privacy audit-training", example)
+    from dpmac.analysis import audit_training
+    from dpmac.cli import progress
+    from dpmac.results import store
+    from dpmac.runner.statement import check_statement
+    from dpmac.runner.train import Program
+
+    progress.use_cache()
+    config = store.load_config(options.folder)
+    check_statement(options.folder, config, Program.of(config))
+    found = audit_training.audit(config, options.updates, options.canaries, options.confidence, options.seed)
+    conclude(found, options.json, "refuted")
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ def warn(folder: Path, task: Any) -> None:
     for label, entries in claims.items():
         for text in dict.fromkeys(warning for entry in entries if not entry["valid"] for warning in entry["warnings"]):
             print(f"warning: epsilon {label}: {text}", file=sys.stderr)
+    for text in statement.get("training", {}).get("warnings", ()):
+        print(f"warning: training: {text}", file=sys.stderr)
 
 
 def check_loudness(quiet: bool, verbose: bool) -> None:

@@ -26,7 +26,8 @@ EXAMPLE = "dpmac sweep ccn --grid hidden=64,128 learning_rate=3e-4,7e-4 --seeds 
 class Sweep(Work):
     """Train every point of a grid, or the points of a search, each with several seeds. Points that differ in their
     budget, learning rate, discount or penalties share a compiled program. What is finished is not trained again; what
-    was interrupted goes on. Writes OUT/sweep.json, sweep.csv, sweep.svg, sweep.png and the best configurations."""
+    was interrupted goes on. Writes OUT/sweep.json, sweep.csv, sweep.svg, sweep.png and the best configurations, and
+    where steps and train_epsilon vary OUT/training.svg and training.png."""
 
     task: tyro.conf.Positional[str]
     """A task by name, or your own as package.module:Name."""
@@ -131,6 +132,7 @@ def search(options: Sweep, plan: "Plan", command: str) -> bool:
 def write(out: Path, plan: "Plan", found: dict[str, Any]) -> None:
     """The table, the picture and the best configurations beside the runs."""
     from dpmac.figures import sweep as picture
+    from dpmac.figures import training
     from dpmac.results import store
     from dpmac.runner import sweep
 
@@ -141,6 +143,8 @@ def write(out: Path, plan: "Plan", found: dict[str, Any]) -> None:
         store.write_json(out / name, sweep.best_config(plan, found, budget))
     if found["best"]:
         picture.files(found, out)
+        if training.drawable(found):
+            training.files(found, out)
 
 
 def as_csv(found: dict[str, Any]) -> str:

@@ -18,7 +18,9 @@ from dpmac.config import (
     Budget,
     Channel,
     NetworkConfig,
+    NoiseOrigin,
     Place,
+    PrivateTraining,
     RunConfig,
     Training,
     Unit,
@@ -49,6 +51,14 @@ NETWORKS = (
     "layers",
     "layer_norm",
     "share_parameters",
+)
+PRIVATE = (
+    "train_epsilon",
+    "train_delta",
+    "train_clip",
+    "episodes_per_source",
+    "train_noise",
+    "train_microbatch",
 )
 """Options that are called as the fields that they set."""
 EXAMPLE = "dpmac train ccn --method dpmac --epsilon 1 3 inf --seeds 5 --steps 1000000 --out runs/ccn"
@@ -139,6 +149,20 @@ class RunOptions:
     """Evaluations over the run, evenly spaced."""
     evaluation_episodes: int = Training.evaluation_episodes
     """Greedy episodes in each evaluation; at most 32 in environments on the host."""
+    train_epsilon: float | None = None
+    """Train privately: the epsilon that published weights cost a source of training episodes, see
+    docs/private-training.md. inf: clip the gradient of every episode, but add no noise."""
+    train_delta: float = PrivateTraining.train_delta
+    """δ of private training."""
+    train_clip: float = PrivateTraining.train_clip
+    """The norm that the joint gradient of all parameters is clipped to in each episode of private training."""
+    episodes_per_source: int = PrivateTraining.episodes_per_source
+    """The most episodes that one source contributes to private training."""
+    train_noise: NoiseOrigin = PrivateTraining.train_noise
+    """Where the noise of private training comes from: system, which nobody can repeat, or seed, which repeats a run and
+    protects nothing."""
+    train_microbatch: int = PrivateTraining.train_microbatch
+    """Episodes whose gradients private training holds at once."""
 
     def run_config(self, learner_options: dict[str, Any]) -> RunConfig:
         """The configuration that these options and the learner's settings describe."""
@@ -166,7 +190,11 @@ class RunOptions:
             anneal_from=self.anneal_from,
             anneal_share=self.anneal_share,
             mix=self.mix,
+            private=PrivateTraining(**{name: getattr(self, name) for name in PRIVATE}),
         )
+        for name in PRIVATE:
+            given = getattr(self, name) != getattr(PrivateTraining, name)
+            require(config.private.asked or not given, f"--{name.replace('_', '-')} needs --train-epsilon")
         check_annealing(config)
         return profiled(config, self.profile, to_json(learners.find(self.learner)()))
 
@@ -311,6 +339,7 @@ def options_of(config: RunConfig) -> dict[str, Any]:
         "anneal_from": config.anneal_from,
         "anneal_share": config.anneal_share,
         "mix": config.mix,
+        **dataclasses.asdict(config.private),
     }
 
 

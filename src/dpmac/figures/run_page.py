@@ -31,13 +31,30 @@ def privacy_of(folder: Path) -> str:
     """What is claimed of each agent, whether it is true, and what is true."""
     statement = store.read_json(folder / "privacy.json")
     entries = [(label, entry) for label, entries in statement["claims"].items() for entry in entries]
+    trained = training_of(statement.get("training"))
     if not entries:
-        return "<p>Nothing is sent.</p>"
+        return f"<p>Nothing is sent.</p>{trained}"
     head = ("ε", "agent", "unit", "noise", "claim", "exact ε of a message", "exact ε of an episode", "warnings")
     shown = [(text(label), entry["agent"], *claim_row(entry)) for label, entry in entries]
     parts = ("covers", "about", "simulated", "not_covered")
     notes = "".join(f"<li><b>{name.replace('_', ' ')}</b>: {text(statement[name])}</li>" for name in parts)
-    return table(head, shown, (1, 3, 5, 6)) + f"<ul>{notes}</ul>"
+    return table(head, shown, (1, 3, 5, 6)) + f"<ul>{notes}</ul>{trained}"
+
+
+def training_of(said: dict[str, Any] | None) -> str:
+    """What is claimed of private training, and of it and messages together; nothing where it is not private."""
+    if said is None:
+        return ""
+    head = ("training ε", "δ", "claim", "exact ε", "noise multiplier", "clip", "batch", "sampling")
+    claim = "true" if said["valid"] else "none" if said["epsilon"] == "inf" else "NOT TRUE"
+    numbers = [f"{float(said[name]):.4g}" for name in ("exact_epsilon", "noise_multiplier", "clip")]
+    row = (text(str(said["epsilon"])), f"{said['delta']:g}", claim, *numbers, said["batch"], text(said["sampling"]))
+    notes = [said["neighbours"], *said["warnings"]]
+    notes += [
+        f"with messages at ε = {label}: ε = {float(one['epsilon']):.4g} at δ = {one['delta']:g}, for {one['covers']}"
+        for label, one in said["joint"].items()
+    ]
+    return table(head, [row], (1, 3, 4, 5, 6)) + "<ul>" + "".join(f"<li>{text(note)}</li>" for note in notes) + "</ul>"
 
 
 def claim_row(entry: dict[str, Any]) -> list[str]:

@@ -19,7 +19,8 @@ from dpmac import plugins
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Team
-from dpmac.config import require
+from dpmac.config import BadInput, require
+from dpmac.learner.private import Private
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.tasks import Task
 
@@ -96,6 +97,17 @@ class Learner(ABC):
 
         noise is a table (row, agent) of noise scales, from which each episode draws one row.
         """
+
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+        """How `iterate_privately` uses an episode, in a run of so many: the probability that an update takes it, and
+        the updates that it lives through at most. Bad input where settings let one episode enter otherwise."""
+        raise BadInput("this learner cannot train privately; mappo, maddpg and pathwise can")
+
+    def iterate_privately(
+        self, state: Any, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
+    ) -> tuple[Any, dict[str, Array]]:
+        """`iterate` in which episodes reach the state and the report through `private.release` alone, or a buffer."""
+        raise NotImplementedError
 
     @abstractmethod
     def team(self, state: Any) -> Team:

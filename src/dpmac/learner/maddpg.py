@@ -25,6 +25,7 @@ from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
 from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.private import Private
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
 
@@ -176,6 +177,47 @@ class Maddpg(Learner):
             report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
         return State(*carry, ring), report
 
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+        require(
+            not self.standardise,
+            "private training cannot standardise rewards over the replay: standardise must be false",
+        )
+        require(
+            protocol.auxiliary is Protocol.auxiliary,
+            f"private training cannot serve {protocol.__name__}, whose own loss mixes the episodes of a batch",
+        )
+        slots, count = min(self.buffer, total), self.batch_size(play)
+        require(
+            count <= slots,
+            f"private training draws batch ({count}) of the replay's {slots} episodes on average, and needs as many",
+        )
+        return count / slots, math.ceil(slots / play.episodes) * self.updates(play)
+
+    def iterate_privately(
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
+    ) -> tuple[State, dict[str, Array]]:
+        """Add fresh episodes to the replay; each update draws every stored one by itself, with the same probability
+        however full the replay is."""
+        episode_key, update_key = jax.random.split(key)
+        fresh = play(state.networks.team, noise, episode_key, self.exploration(clock))
+        ring = replay.add(state.ring, fresh.episode._replace(world=None))
+        scale, count = clock.rate_scale(self.decay), self.batch_size(play)
+
+        def learn(carry: tuple[LearnerNetworks, Optimisers], keys: tuple[Array, Array]):
+            networks, optimisers, report = private_update(
+                self, *carry, ring, keys[0], count, scale, private.keyed(keys[1])
+            )
+            return (networks, optimisers), report
+
+        carry, many = (state.networks, state.optimisers), self.updates(play)
+        if many == 1:
+            carry, report = learn(carry, (update_key, private.noise_key))
+        else:
+            keys = jax.random.split(update_key, many), jax.random.split(private.noise_key, many)
+            carry, reports = jax.lax.scan(learn, carry, keys)
+            report = jax.tree.map(lambda x: jnp.mean(x, axis=0), reports)
+        return State(*carry, ring), report
+
     def team(self, state: State) -> Team:
         return state.networks.team
 
@@ -307,6 +349,11 @@ def actor_loss(
     return jnp.sum(jnp.mean(loss, axis=(0, 2), where=batch.live)), logits
 
 
+def actor_noise(team: Team, batch: Episode, key: Array) -> Array:
+    """Of the actors' own actions: the gradient of a choice is that of a sample; numbers are those without noise."""
+    return jnp.zeros(()) if team.continuous else team.policy.noise(key, batch.rewards.shape)
+
+
 def update(
     learner: Maddpg,
     networks: LearnerNetworks,
@@ -334,8 +381,7 @@ def update(
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.policy)
     change, critic_state = step(gradient, optimisers.critics, networks.critics)
     critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: rate_scale * x, change))
-    # The gradient of a choice is that of a sample; numbers are those of the policy without noise.
-    gumbel = jnp.zeros(()) if team.continuous else team.policy.noise(gumbel_key, batch.rewards.shape)
+    gumbel = actor_noise(team, batch, gumbel_key)
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
         loss, logits = actor_loss(team, critics, batch, draws, gumbel, scale, learner.logit_penalty)
@@ -347,12 +393,53 @@ def update(
     (actor, report), gradient = jax.value_and_grad(team_loss, has_aux=True)(team)
     change, team_state = step(team.tied(gradient), optimisers.team, team)
     team = eqx.apply_updates(team, jax.tree.map(lambda x: rate_scale * x, change))
+    report |= {"critic_loss": loss / team.agents, "actor_loss": actor / team.agents}
+    return followed(learner, networks, team, critics), Optimisers(team_state, critic_state), report
+
+
+def followed(learner: Maddpg, networks: LearnerNetworks, team: Team, critics: Critic) -> LearnerNetworks:
+    """Networks with this team and these critics, which the targets follow by Polyak averaging."""
 
     def polyak(average: Any, online: Any) -> Any:
         return jax.tree.map(lambda old, new: old + learner.tau * (new - old), average, online)
 
-    networks = LearnerNetworks(
-        team, critics, polyak(networks.target_team, team), polyak(networks.target_critics, critics)
+    return LearnerNetworks(team, critics, polyak(networks.target_team, team), polyak(networks.target_critics, critics))
+
+
+def private_update(
+    learner: Maddpg,
+    networks: LearnerNetworks,
+    optimisers: Optimisers,
+    ring: Ring,
+    key: Array,
+    count: int,
+    rate_scale: Array,
+    private: Private,
+) -> tuple[LearnerNetworks, Optimisers, dict[str, Array]]:
+    """One update of all agents from a Poisson sample of so many episodes on average.
+
+    Critics and actors step from the same networks, for both of their gradients leave in one release.
+    """
+    step, slots = jax.vmap(learner.optimiser.update), len(ring.episodes.rewards)
+
+    def gradient(online: tuple[Team, Critic], slot: Array) -> tuple[Team, Critic]:
+        team, critics = online
+        batch = replay.by_time(jax.tree.map(lambda x: x[slot][None], ring.episodes))
+        draw_key, gumbel_key = jax.random.split(jax.random.fold_in(key, slot))
+        keys = jax.random.wrap_key_data(batch.draws) if learner.replay_noise else draw_key[None]
+        draws = jax.vmap(team.noise_draws)(keys)
+        target = targets(learner, networks, batch, draws, batch.scale)
+        gumbel = actor_noise(team, batch, gumbel_key)
+        given = (critics, batch, draws, gumbel, batch.scale, learner.logit_penalty)
+        slope = jax.grad(lambda team: actor_loss(team, *given)[0])(team)
+        return slope, jax.grad(critic_loss)(critics, batch, target, team.policy)
+
+    stored = jnp.arange(slots) < ring.added
+    taken = private.drawn(slots, count / slots) & stored
+    (slope, critic_slope), report = private.release(gradient, (networks.team, networks.critics), taken, count)
+    change, team_state = step(networks.team.tied(slope), optimisers.team, networks.team)
+    critic_change, critic_state = step(critic_slope, optimisers.critics, networks.critics)
+    team, critics = eqx.apply_updates(
+        (networks.team, networks.critics), jax.tree.map(lambda x: rate_scale * x, (change, critic_change))
     )
-    report |= {"critic_loss": loss / team.agents, "actor_loss": actor / team.agents}
-    return networks, Optimisers(team_state, critic_state), report
+    return followed(learner, networks, team, critics), Optimisers(team_state, critic_state), report

@@ -20,6 +20,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.private import Private
 from dpmac.learner.replay import Episode, by_time
 from dpmac.tasks import Task, abilities
 
@@ -80,6 +81,8 @@ class Mappo(Learner):
     """Gradients of each agent are clipped to this norm."""
     spread_rate: float = traced(0.01)
     """Rate at which the normalisation of values follows the returns."""
+    value_scale: float = traced(1.0)
+    """Deviation of returns that private training takes for granted, which may not measure it."""
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state."""
     recurrent_critic: bool = False
@@ -91,7 +94,7 @@ class Mappo(Learner):
         for name in ("epochs", "minibatches"):
             value = getattr(self, name)
             require(whole(value, 1), f"{name} must be a whole number from 1, not {value}")
-        for name in ("learning_rate", "gradient_norm", "clip"):
+        for name in ("learning_rate", "gradient_norm", "clip", "value_scale"):
             value = getattr(self, name)
             require(positive(value), f"{name} must be a finite number above 0, not {value}")
         for name in ("discount", "trace", "decay", "spread_rate"):
@@ -156,6 +159,41 @@ class Mappo(Learner):
         (team, critics, optimisers), report = jax.lax.scan(learn, carry, places)
         report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
         return State(team, critics, optimisers, spread), report
+
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+        once = self.epochs == self.minibatches == 1
+        require(once, "private training makes one pass: epochs and minibatches must be 1")
+        require(
+            self.spread_rate == 0,
+            "private training cannot normalise values by the returns of a batch: spread_rate must be 0, and "
+            "value_scale says how far returns deviate",
+        )
+        return 1.0, 1
+
+    def iterate_privately(
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
+    ) -> tuple[State, dict[str, Array]]:
+        """Play fresh episodes and make one update. Returns and advantages are in units of `value_scale`, and no number
+        of one episode depends on another."""
+        fresh = play(state.team, noise, key)
+        given = state._replace(spread=Spread(*map(jnp.asarray, (0.0, self.value_scale**2, 1.0))))
+        entropy = self.entropy + clock.steps / clock.total * (self.entropy_end - self.entropy)
+
+        def gradient(networks: tuple[Team, Critic], place: Array) -> tuple[Team, Critic]:
+            team, critics = networks
+            one = jax.tree.map(lambda x: x[place][None], (fresh.episode, fresh.logits))
+            batch = by_time(one[0])
+            advantages, returns = self.advantages(given, batch)
+            old = team.policy.log_probability(jnp.moveaxis(one[1], 0, 2), batch.actions, batch.choices)
+            lessons = Lessons(batch, old, advantages / self.value_scale, returns / self.value_scale)
+            draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
+            slope = jax.grad(lambda team: policy_loss(self, team, lessons, draws, entropy)[0])(team)
+            return slope, jax.grad(lambda critics: value_loss(self, critics, lessons))(critics)
+
+        networks = state.team, state.critics
+        slopes, report = private.release(gradient, networks, jnp.ones(play.episodes, bool), play.episodes)
+        team, critics, optimisers = moved(self, networks, slopes, state.optimisers, clock.rate_scale(self.decay))
+        return State(team, critics, optimisers, state.spread), report
 
     def values(self, critics: Critic, observations: Array, world: Array | None = None) -> Array:
         """Normalised values (time, agent, episode) of everybody's observations (time, agent, episode, feature), and
@@ -230,20 +268,30 @@ def update(
     rate_scale: Array,
 ) -> tuple[tuple[Team, Critic, Any], dict[str, Array]]:
     """One update of all agents from some episodes."""
-    step, batch = jax.vmap(learner.optimiser.update), lessons.batch
-    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
+    draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(lessons.batch.draws))
+    loss, slope = jax.value_and_grad(lambda critics: value_loss(learner, critics, lessons))(critics)
+    gradient, report = jax.grad(lambda team: policy_loss(learner, team, lessons, draws, entropy), has_aux=True)(team)
+    after = moved(learner, (team, critics), (gradient, slope), optimisers, rate_scale)
+    return after, report | {"critic_loss": loss / team.agents}
 
-    def value_loss(critics: Critic) -> Array:
-        world = None if batch.world is None else batch.world[:-1]
-        errors = learner.values(critics, batch.observations[:-1], world) - lessons.returns
-        return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2), where=batch.live))
 
-    def moved(tree: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
-        change, state = step(gradient, state, tree)
+def value_loss(learner: Mappo, critics: Critic, lessons: Lessons) -> Array:
+    """Squared error of normalised values, averaged over time and episodes and summed over agents."""
+    batch = lessons.batch
+    world = None if batch.world is None else batch.world[:-1]
+    errors = learner.values(critics, batch.observations[:-1], world) - lessons.returns
+    return jnp.sum(jnp.mean(jnp.square(errors), axis=(0, 2), where=batch.live))
+
+
+def moved(
+    learner: Mappo, networks: tuple[Team, Critic], gradients: Any, optimisers: Any, rate_scale: Array
+) -> tuple[Team, Critic, Any]:
+    """Team, critics and optimisers after one step along the gradients of the first two."""
+
+    def step(tree: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
+        change, state = jax.vmap(learner.optimiser.update)(gradient, state, tree)
         return eqx.apply_updates(tree, jax.tree.map(lambda x: rate_scale * x, change)), state
 
-    loss, slope = jax.value_and_grad(value_loss)(critics)
-    gradient, report = jax.grad(lambda team: policy_loss(learner, team, lessons, draws, entropy), has_aux=True)(team)
-    team, team_state = moved(team, team.tied(gradient), optimisers[0])
-    critics, critic_state = moved(critics, slope, optimisers[1])
-    return (team, critics, (team_state, critic_state)), report | {"critic_loss": loss / team.agents}
+    team, team_state = step(networks[0], networks[0].tied(gradients[0]), optimisers[0])
+    critics, critic_state = step(networks[1], gradients[1], optimisers[1])
+    return team, critics, (team_state, critic_state)

@@ -21,6 +21,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Given, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.private import Private
 from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.tasks import abilities
 
@@ -127,6 +128,34 @@ class Pathwise(Learner):
         if self.starts == 1:
             return alone(state)
         return jax.lax.cond(clock.steps < self.trial * clock.total, trial, alone, state)
+
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+        require(self.starts == 1, "private training cannot choose between starts by what they earn: starts must be 1")
+        symbols = bool(team.channel.size and team.channel.host.alphabet)
+        require(
+            not (symbols and self.balance),
+            "private training cannot balance the symbols of a batch, which mixes episodes: balance must be 0",
+        )
+        require(
+            not self.expects(team),
+            "private training plays each episode once, not for every outcome of the channel: expectation must be 0",
+        )
+        return 1.0, 1
+
+    def iterate_privately(
+        self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
+    ) -> tuple[State, dict[str, Array]]:
+        """One step along the noisy gradient of fresh episodes, of which each is played in the gradient itself."""
+        team, optimiser = pick((state.teams, state.optimisers), 0)
+        keys = jax.random.split(key, play.episodes)
+
+        def gradient(team: Team, place: Array) -> Team:
+            return jax.grad(lambda team: self.sampled(play, noise, keys[place], 1, team)[0])(team)
+
+        found, report = private.release(gradient, team, jnp.ones(play.episodes, bool), play.episodes)
+        after = self.step(clock, team, optimiser, found)
+        teams, optimisers = jax.tree.map(lambda x: x[None], after)
+        return State(teams, optimisers, state.scores), report
 
     def step(self, clock: Clock, team: Team, optimiser: Any, gradient: Any) -> tuple[Team, Any]:
         """A team and its optimiser after one step along a gradient."""

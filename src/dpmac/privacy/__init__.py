@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         statement,
         theorem,
         timing,
+        training,
     )
     from dpmac.privacy.accounting import calibrate, delta, epsilon, event, pure_epsilon, relation
     from dpmac.privacy.audit import (
@@ -101,6 +102,7 @@ _MODULES = (
     "statement",
     "theorem",
     "timing",
+    "training",
 )
 
 __all__ = [
@@ -154,6 +156,7 @@ __all__ = [
     "statement",
     "theorem",
     "timing",
+    "training",
     "transcript_accuracy",
     "verdict",
 ]

@@ -182,6 +182,8 @@ def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[M
     privacy = store.read_json(folder / "privacy.json")
     among = loaded.config.labels[loaded.config.budgets.index(run.budget)]
     privacy["claims"] = {label: privacy["claims"][among]}
+    if "training" in privacy:
+        privacy["training"]["joint"] = {label: privacy["training"]["joint"][among]}
     store.create(aside, config, privacy, store.read_json(folder / "reference.json"))
     store.write_json(aside / population.GROUPS, {"runs": 1})
     store.rewind_metrics(aside, [row._replace(budget=label) for row in rows])

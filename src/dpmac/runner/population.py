@@ -5,6 +5,7 @@ from compiled code. A population that does not fit in memory is split into group
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -147,6 +148,14 @@ def keys_of(runs: list[Run]) -> Array:
     return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
 
 
+def with_secrets(program: Program, states: RunState, runs: int) -> RunState:
+    """States (run, …) before the first step whose noise of private training, if they have any, nobody can repeat."""
+    if not program.microbatch or program.private.train_noise == "seed":
+        return states
+    words = np.frombuffer(os.urandom(8 * runs), np.uint32).reshape(runs, 2)
+    return states._replace(secret=jax.random.wrap_key_data(jnp.asarray(words)))
+
+
 def settings_of(program: Program, runs: list[Run]) -> dict[str, Array]:
     """Traced settings (run,) of the learner, by name."""
     own = [program.settings | dict(run.settings) for run in runs]
@@ -210,7 +219,7 @@ def train_group(
         f"{folder} was begun by version 0.1 of dpmac and is unfinished: go on with that version, or train it again",
     )
     if place is None:
-        states = start(program, keys_of(runs))
+        states = with_secrets(program, start(program, keys_of(runs)), len(runs))
     else:
         states, done = checkpoint.load(home, name, shapes, place), place["evaluations"]
     mine = {(run.label, run.seed) for run in runs}

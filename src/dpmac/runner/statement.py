@@ -1,14 +1,16 @@
 """What a run's privacy.json says, and whether what it says follows from the configuration."""
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dpmac import privacy, tasks
 from dpmac.agents import protocol
-from dpmac.config import RunConfig, require, to_json
+from dpmac.config import Release, RunConfig, require, to_json
 from dpmac.results import store
 from dpmac.results.records import Results
+from dpmac.runner.noise import noise_scales
 from dpmac.runner.train import Program
 
 CLAIMED = (
@@ -34,7 +36,7 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
         label: claims_of(budget, channel, task.agents, task.horizon) if speaks else []
         for label, budget in zip(config.labels, config.budgets, strict=True)
     }
-    return {
+    said = {
         "covers": "the messages of an episode in execution, with weights that do not depend on that episode"
         if speaks
         else "nothing is sent",
@@ -45,6 +47,22 @@ def statement(config: RunConfig, program: Program) -> dict[str, Any]:
         "observers": dict(task.observers),
         "claims": claims,
     }
+    if not program.microbatch:
+        return said
+    left = "actions and positions; what other agents observe; training but for what `training` says"
+    return said | {"not_covered": left, "training": training_of(config, program)}
+
+
+def training_of(config: RunConfig, program: Program) -> dict[str, Any]:
+    """What privacy.json says of private training, and for each budget of what a source gives away in all."""
+    task, channel = program.task, protocol.channel_of(config.method, config.channel)
+    batch = program.learner.batch_size(program.rollout)
+    joint = {}
+    for label, budget in zip(config.labels, config.budgets, strict=True):
+        scales = noise_scales(budget, channel, task.agents, task.horizon) if protocol.find(config.method).speaks else ()
+        messages = Counter(Release(channel, scale, task.horizon, "episode") for scale in scales)
+        joint[label] = privacy.training.joint(config.private, program.use, messages, budget.delta)
+    return privacy.training.claim(config.private, program.use, batch) | {"joint": joint}
 
 
 @cache
@@ -64,10 +82,12 @@ def check_statement(folder: Path, config: RunConfig, program: Program) -> None:
 
 def says_what_follows(found: Any, config: RunConfig, program: Program) -> bool:
     """Whether a saved statement claims what follows from a configuration, numbers to a millionth."""
-    wanted = to_json(statement(config, program)["claims"])
+    right = to_json(statement(config, program))
+    wanted = right["claims"]
     claims = found.get("claims") if isinstance(found, dict) else None
     return (
         isinstance(claims, dict)
+        and same_tree(found.get("training"), right.get("training"))
         and claims.keys() == wanted.keys()
         and all(same_claims(claims[label], wanted[label]) for label in wanted)
     )
@@ -83,6 +103,14 @@ def same_claims(found: Any, wanted: list[dict[str, Any]]) -> bool:
             same_value(one[name], right[name]) for one, right in zip(found, wanted, strict=True) for name in CLAIMED
         )
     )
+
+
+def same_tree(found: Any, right: Any) -> bool:
+    """Whether two trees of objects say the same, numbers to a millionth."""
+    if isinstance(right, dict):
+        same = isinstance(found, dict) and found.keys() == right.keys()
+        return same and all(same_tree(found[name], right[name]) for name in right)
+    return same_value(found, right)
 
 
 def same_value(found: Any, right: Any) -> bool:

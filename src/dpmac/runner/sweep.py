@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from dpmac import experiments, plugins
 from dpmac.agents import protocol
-from dpmac.config import Budget, Channel, Member, NetworkConfig, RunConfig, Training, dumps, require
+from dpmac.config import Budget, Channel, Member, NetworkConfig, PrivateTraining, RunConfig, Training, dumps, require
 from dpmac.learner import base as learners
 from dpmac.results import stats, store
 from dpmac.results.records import Results
@@ -59,7 +59,7 @@ Space = Mapping[str, tuple[Any, ...] | Range]
 # Points and configurations --------------------------------------------------------------------------------------------
 
 
-SECTIONS = {"networks": NetworkConfig, "training": Training, "channel": Channel}
+SECTIONS = {"networks": NetworkConfig, "training": Training, "channel": Channel, "private": PrivateTraining}
 """Parts of a configuration whose fields are settings; the learner's own come after them."""
 
 
@@ -112,11 +112,12 @@ def configured(base: RunConfig, point: Point) -> RunConfig:
 
 
 def check(base: RunConfig, space: Space) -> None:
-    """Bad input unless every value can be used, by itself."""
+    """Bad input unless every value can be used, by itself or beside the settings that do not vary."""
     require(len(space) > 0, "a sweep needs settings to vary, as --grid hidden=64,128")
+    fixed = {name: values[0] for name, values in space.items() if len(values) == 1}
     for name, values in space.items():
         for value in values:
-            train.complete(configured(base, {name: value}))
+            train.complete(configured(base, {**fixed, name: value}))
 
 
 def split(base: RunConfig, point: Point) -> tuple[dict[str, Any], tuple[tuple[str, float], ...], Budget]:
@@ -282,6 +283,7 @@ def summary(study: optuna.Study, plan: Plan, results: Results) -> dict[str, Any]
         "objective": plan.objective,
         "space": {name: [*values] for name, values in plan.space.items()},
         "steps": plan.base.training.steps,
+        "horizon": train.Program.of(plan.base).task.horizon,
         "seeds": [*seeds],
         "programs": len(programs),
         "points": len(rows),

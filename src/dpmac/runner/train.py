@@ -1,6 +1,7 @@
 """One run as a pure function of its program, a key, the noise scales of its agents and its traced settings."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,12 +10,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dpmac import tasks
+from dpmac import privacy, tasks
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import TaskShape, Team, make_team, pick
-from dpmac.config import Channel, NetworkConfig, RunConfig, Training, to_json
+from dpmac.config import Channel, NetworkConfig, PrivateTraining, RunConfig, Training, to_json
 from dpmac.learner import base as learners
+from dpmac.learner import private as gradients
 from dpmac.learner.base import Clock, Learner, Rollout
 from dpmac.learner.rollout import describe, returns, rollout
 from dpmac.tasks import Task, abilities
@@ -25,6 +27,12 @@ STARTS = 4096
 """Common starts. Finished teams are scored on all of them; each point of a curve on some, those that come next."""
 ON_HOST = 32
 """Episodes of a point, at most, in an environment on the host, where episodes cost as much as learning."""
+
+
+CLIP, NOISE = "train_clip", "train_noise"
+"""Traced settings of private training."""
+OWN_NOISE = 1
+"""What parts the key of private training's noise from the run's key, where it comes from the seed."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,12 @@ class Program:
     networks: NetworkConfig
     learner: Learner
     training: Training
+    microbatch: int = 0
+    """Episodes whose gradients private training holds at once; 0: training is not private."""
+    measured: bool = False
+    """Whether private training has no noise, and so reports norms of gradients."""
+    private: PrivateTraining = dataclasses.field(default=PrivateTraining(), compare=False)
+    """What is traced of private training: programs that differ in it alone are one."""
 
     @classmethod
     def of(cls, config: RunConfig) -> "Program":
@@ -45,8 +59,15 @@ class Program:
         task = tasks.make(config.task, **config.task_options)
         learner = learners.make(config.learner, config.learner_options)
         learner.check(protocol.find(config.method), Rollout(task, config.training.episodes))
-        options = tuple(sorted(config.method_options.items()))
-        return cls(task, config.method, options, config.channel, config.networks, learner, config.training)
+        options, private = tuple(sorted(config.method_options.items())), config.private
+        program = cls(task, config.method, options, config.channel, config.networks, learner, config.training)
+        if not private.asked:
+            return program
+        gradients.check_installed()
+        without = private.train_epsilon == math.inf
+        program = dataclasses.replace(program, microbatch=private.train_microbatch, measured=without, private=private)
+        _ = program.use  # which refuses what private training cannot do
+        return program
 
     @property
     def rollout(self) -> Rollout:
@@ -74,8 +95,19 @@ class Program:
 
     @property
     def settings(self) -> dict[str, float]:
-        """The learner's traced settings where a run has none of its own."""
-        return {name: getattr(self.learner, name) for name in self.learner.traced_settings()}
+        """The learner's traced settings where a run has none of its own, and those of private training."""
+        own = {name: getattr(self.learner, name) for name in self.learner.traced_settings()}
+        if not self.microbatch:
+            return own
+        return own | {CLIP: self.private.train_clip, NOISE: privacy.training.multiplier(self.private, self.use)}
+
+    @property
+    def use(self) -> "privacy.training.Use":
+        """How private training uses an episode; bad input where the learner cannot, or not with these settings."""
+        team = jax.eval_shape(self.team, jax.random.key(0))
+        total = self.iterations * self.training.episodes
+        found = self.learner.private_use(protocol.find(self.method), team, self.rollout, total)
+        return privacy.training.Use(*found)
 
     @property
     def shape(self) -> TaskShape:
@@ -107,6 +139,8 @@ class RunState(NamedTuple):
     learner: Any
     key: Array
     steps: Array
+    secret: Any = ()
+    """The key of private training's noise, which nobody may know; nothing where training is not private."""
 
 
 def init(program: Program, key: Array) -> RunState:
@@ -114,7 +148,8 @@ def init(program: Program, key: Array) -> RunState:
     team_key, learner_key, key = jax.random.split(key, 3)
     total = program.iterations * program.training.episodes
     state = program.learner.init(learner_key, program.team(team_key), program.rollout, total)
-    return RunState(state, key, jnp.zeros((), jnp.int32))
+    secret = jax.random.fold_in(key, OWN_NOISE) if program.microbatch else ()
+    return RunState(state, key, jnp.zeros((), jnp.int32), secret)
 
 
 def iterate(
@@ -125,9 +160,16 @@ def iterate(
     The noise scale of each episode is drawn from a table (row, agent), which has one row unless scales are mixed.
     """
     iteration_key, key = jax.random.split(state.key)
-    clock, learner = Clock(state.steps, program.steps), program.learner.given(settings)
-    learner, report = learner.iterate(state.learner, program.rollout, table, clock, iteration_key)
-    return RunState(learner, key, state.steps + program.steps_per_iteration), report
+    own = {name: value for name, value in settings.items() if name not in (CLIP, NOISE)}
+    clock, learner, secret = Clock(state.steps, program.steps), program.learner.given(own), state.secret
+    given = (state.learner, program.rollout, table, clock, iteration_key)
+    if program.microbatch:
+        now, secret = jax.random.split(secret)
+        private = gradients.Private(settings[CLIP], settings[NOISE], now, program.microbatch, program.measured)
+        learner, report = learner.iterate_privately(*given, private)
+    else:
+        learner, report = learner.iterate(*given)
+    return RunState(learner, key, state.steps + program.steps_per_iteration, secret), report
 
 
 def evaluate(program: Program, team: Team, scale: NoiseScale, episodes: int) -> Any:

@@ -1,0 +1,141 @@
+"""Private training as a run: what it refuses, what it says, and that it goes on to the same bits."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tiny
+from tiny import OPTIONS, begin, contents, learning, leaves, small, train
+
+from dpmac.cli import main
+from dpmac.config import BadInput, Channel, RunConfig
+from dpmac.figures import run_page
+from dpmac.learner import base as learners
+from dpmac.results import store
+from dpmac.runner import population
+from dpmac.runner.statement import statement
+from dpmac.runner.train import Program
+
+
+def private(learner: str, **given: Any) -> RunConfig:
+    """Ten iterations of such a run."""
+    return learning(tiny.private(learner, **given), steps=200, evaluations=5)
+
+
+@pytest.mark.parametrize("learner", learners.BUILT_IN)
+def test_a_resumed_private_run_is_bit_identical_and_reports_nothing_of_private_episodes(learner, tmp_path):
+    config = private(learner)
+    train(tmp_path / "whole", config)
+    begin(tmp_path / "part", config)
+    list(population.train_folder(tmp_path / "part"))
+    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
+    names = {row.name for row in store.read_metrics(tmp_path / "whole")}
+    assert names == {"return", "message_norm", "share_clipped", "signal_to_noise", "learned_deviation"}
+
+
+def test_noise_of_the_operating_system_cannot_be_repeated_and_is_kept_only_while_the_run_goes_on(tmp_path):
+    config = private("pathwise", train_noise="system")
+    found = [train(tmp_path / name, config) for name in ("first", "second")]
+    assert any(not np.array_equal(a, b) for a, b in zip(*map(leaves, found), strict=True))
+    begin(tmp_path / "part", config)
+    keys = []
+    for folder in (tmp_path / "part", tmp_path / "first"):
+        (path,) = folder.glob("checkpoints/*.safetensors")
+        keys.append([key for key in safetensors.numpy.load_file(path) if "secret" in key])
+    assert [len(each) for each in keys] == [1, 0]
+
+
+def test_training_epsilon_is_traced_and_free_training_measures_norms():
+    programs = {Program.of(private("pathwise", train_epsilon=epsilon)) for epsilon in (0.5, 1.0, 3.0)}
+    assert len(programs) == 1
+    free = Program.of(private("pathwise", train_epsilon=float("inf")))
+    assert (free.measured, free.settings["train_noise"]) == (True, 0.0)
+    assert free not in programs
+
+
+@pytest.mark.parametrize(
+    ("learner", "changes", "said"),
+    [
+        ("maddpg", {"standardise": True}, "standardise must be false"),
+        ("maddpg", {"batch": 41}, "draws batch"),
+        ("mappo", {"epochs": 2}, "epochs and minibatches must be 1"),
+        ("mappo", {"minibatches": 2}, "epochs and minibatches must be 1"),
+        ("mappo", {"spread_rate": 0.01}, "spread_rate must be 0"),
+        ("pathwise", {"starts": 2}, "starts must be 1"),
+    ],
+)
+def test_what_would_leak_is_refused_by_name(learner, changes, said):
+    with pytest.raises(BadInput, match=said):
+        Program.of(learning(private(learner), **changes))
+
+
+def test_symbols_that_are_balanced_or_averaged_over_a_batch_are_refused():
+    config = dataclasses.replace(private("pathwise"), channel=Channel("response", period=0))
+    with pytest.raises(BadInput, match="balance must be 0"):
+        Program.of(config)
+    with pytest.raises(BadInput, match="expectation must be 0"):
+        Program.of(learning(config, balance=0.0))
+    assert Program.of(learning(config, balance=0.0, expectation=0.0)).use.once
+
+
+def test_the_percentiles_of_i2c_are_refused():
+    config = dataclasses.replace(private("maddpg"), method="i2c", channel=Channel(place="receiver"))
+    with pytest.raises(BadInput, match="cannot serve I2C"):
+        Program.of(config)
+
+
+def test_a_learner_that_does_not_say_how_it_uses_episodes_is_refused(monkeypatch):
+    monkeypatch.setattr("dpmac.learner.pathwise.Pathwise.private_use", learners.Learner.private_use)
+    with pytest.raises(BadInput, match="cannot train privately"):
+        Program.of(private("pathwise"))
+
+
+def test_an_episode_of_the_replay_lives_as_long_as_is_counted():
+    """Forty episodes in all, four an iteration; a ring of eight forgets each after two iterations."""
+    program = Program.of(learning(private("maddpg"), buffer=8, updates_per_episode=0.5))
+    assert program.use == (0.5, 4)
+    assert Program.of(private("maddpg")).use == (0.1, 10)
+
+
+@pytest.mark.parametrize("learner", ["maddpg", "pathwise"])
+def test_the_statement_tells_of_training_and_of_both_together(learner):
+    config = private(learner, train_noise="system")
+    said = statement(config, Program.of(config))
+    (joint,) = said["training"]["joint"].values()
+    claim = said["claims"]["3"][0]
+    assert said["training"]["valid"]
+    assert joint["epsilon"] > claim["exact_epsilon"] > said["training"]["exact_epsilon"]
+    assert joint["delta"] == pytest.approx(1.1e-4)
+    assert "training" not in said["covers"]
+    assert statement(small(learner), Program.of(small(learner))).get("training") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("noise_multiplier", 0.1), ("valid", True), ("epsilon", 0.5), ("released", "everything")]
+)
+def test_an_altered_statement_is_refused(name, value, tmp_path):
+    population.create(tmp_path / "run", private("pathwise"))
+    path = tmp_path / "run" / "privacy.json"
+    data = json.loads(path.read_text())
+    assert data["training"][name] != value
+    data["training"][name] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(BadInput, match="does not say what follows"):
+        next(population.train_folder(tmp_path / "run"))
+
+
+def test_the_page_of_a_run_tells_of_its_private_training(tmp_path):
+    population.create(tmp_path / "run", private("pathwise"))
+    page = run_page.privacy_of(tmp_path / "run")
+    assert "NOT TRUE" in page  # its noise can be repeated
+    assert "with messages at ε = 3" in page
+    assert "3.731" in page
+
+
+def test_options_of_private_training_need_its_epsilon(tmp_path, capsys):
+    assert main(["train", *OPTIONS, "--train-clip", "2", "--out", str(tmp_path / "run")]) == 2
+    assert "--train-clip needs --train-epsilon" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

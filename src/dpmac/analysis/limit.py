@@ -32,6 +32,7 @@ LINES = {
     "public": "best code with public landmarks, scripted walkers",
     "bound": "bound: no mechanism and no walker passes",
 }
+MOST_AGENTS, MOST_SECRETS = 3, 4
 ROUNDS = 3
 """How often a code is improved against itself where several senders share one."""
 CHUNK = 512
@@ -85,12 +86,20 @@ def summary(returns: np.ndarray) -> dict[str, float]:
     return {"return_mean": float(returns.mean()), "return_se": float(error)}
 
 
+def known(task: Task) -> bool:
+    return (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway)
+
+
+def applies(task: Task) -> bool:
+    """Whether limits are known for a task, and its agents and landmarks few enough to work them out."""
+    return known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
+
+
 def scenes_of(task: Task, episodes: int) -> Scenes:
     """The common starts of a task, as evaluation draws them."""
-    known = (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway)
-    require(known, f"limits are known for ccn under openai's convention and for midway, not for {task}")
+    require(known(task), f"limits are known for ccn under openai's convention and for midway, not for {task}")
     assert isinstance(task, CCN | Midway)
-    require(task.agents <= 3, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
+    require(task.agents <= MOST_AGENTS, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
     start_key, *_ = jax.random.split(jax.random.key(train.EVALUATION_SEED), 4)
     states = jax.vmap(task.reset)(jax.random.split(start_key, episodes))

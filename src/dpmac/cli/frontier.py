@@ -27,6 +27,8 @@ class Frontier(Work):
     """A task by name, or your own as package.module:Name."""
     out: Path | None = None
     """Folder for the runs and what is made of them, one for each task; by default frontiers/TASK."""
+    learner: str = ""
+    """Learner; by default the one that finds most: pathwise where the task can be differentiated, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
     """Budgets of an episode, at δ = 1e-4."""
     lines: tuple[str, ...] = tuple(LINES)
@@ -72,7 +74,8 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
         for name in frontier.examine(out, wanted, family, options.scale, options.audit):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
-    found = frontier.summary(options.results(out), wanted, options.scale)
+    before = store.read_json(out / "frontier.json") if (out / "frontier.json").exists() else None
+    found = frontier.summary(options.results(out), wanted, options.scale, before)
     store.write_json(out / "frontier.json", found)
     draw(options, found)
     said = {**found, "out": str(out), "trained_now": worked.runs, "seconds_now": round(time.monotonic() - begun, 1)}
@@ -96,11 +99,14 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 def wanted_of(options: Frontier) -> dict[str, Any]:
     """Populations by name, from checked options."""
     from dpmac import plugins, tasks
+    from dpmac.learner import base as learners
 
     options.check()
     settings = plugins.settings(options.set)
-    tasks.make(options.task, **settings)
-    return populations(options.task, options.scale, options.epsilon, options.seeds, options.lines, settings)
+    learner = options.learner or learners.default_for(tasks.make(options.task, **settings))
+    learners.find(learner)
+    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner)
+    return populations(options.task, *asked)
 
 
 def text(found: dict[str, Any]) -> str:

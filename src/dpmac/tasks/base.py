@@ -86,6 +86,9 @@ class Abilities(NamedTuple):
     """Actions (agent,) of a reference policy that knows the secrets."""
     informed: Callable[[State, jax.Array], jax.Array] | None = None
     """What to make of a belief about the secrets (see `Informed`)."""
+    with_secrets: Callable[[State, jax.Array], State] | None = None
+    """A first state with these secrets (agent,) in place of its own; for tasks whose one secret has `symbols` values,
+    all as likely (see `Informed`)."""
     at_once: int = 0
     """Episodes of a run that can be played side by side at most; 0: any number."""
     reference_episodes: int = 0

@@ -65,6 +65,11 @@ class Line(NamedTuple):
     """Whether it is trained without noise too."""
 
     @property
+    def once(self) -> bool:
+        """Whether it sends one symbol by randomised response, of which budgets may choose the number."""
+        return self.channel.mechanism == "response" and self.channel.period == 0
+
+    @property
     def schedule(self) -> str:
         """When it speaks."""
         period = self.channel.period
@@ -97,30 +102,37 @@ def populations(
     lines: Sequence[str] = tuple(LINES),
     task_options: Mapping[str, Any] | None = None,
     learner: str = RunConfig.learner,
+    symbols: Mapping[float, int] | None = None,
 ) -> dict[str, RunConfig]:
-    """All runs of a task's frontier, by the name of their population."""
+    """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
+    once, for each budget; budgets that differ in it make populations of their own."""
     require(len(set(epsilons)) == len(epsilons) > 0, f"epsilons must differ from each other, not {tuple(epsilons)}")
     for epsilon in epsilons:
         require(0 < epsilon < math.inf, f"epsilon must be a finite number above 0, not {epsilon}")
     for name in lines:
         require(name in LINES, f"lines are {', '.join(LINES)}, not {name!r}")
-    return {
-        population_name(task, name, learner): configuration(
-            task, scale, LINES[name], epsilons, seeds, dict(task_options or {}), learner
-        )
-        for name in lines
-    }
+    found = {}
+    for name in lines:
+        line = LINES[name]
+        for count in sorted({symbols[each] for each in epsilons} if symbols and line.once else {line.channel.symbols}):
+            own = [each for each in epsilons if not (symbols and line.once) or symbols[each] == count]
+            one = line._replace(channel=dataclasses.replace(line.channel, symbols=count))
+            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner)
+            found[population_name(task, name, learner, count)] = config
+    return found
 
 
-def population_name(task: str, line: str, learner: str = RunConfig.learner) -> str:
-    """The default learner is not named, as version 0.1 had no other."""
+def population_name(task: str, line: str, learner: str = RunConfig.learner, symbols: int = Channel.symbols) -> str:
+    """The default learner and number of symbols are not named, as version 0.1 had no other."""
     own = "" if learner == RunConfig.learner else f"-{learner.replace(':', '.')}"
+    own += "" if symbols == Channel.symbols else f"-{symbols}-symbols"
     return f"{task}-{LINES[line].method}-{line}{own}"
 
 
 def line_of(population: str, config: RunConfig) -> str:
     """The line that a population belongs to."""
-    return next(line for line in LINES if population_name(config.task, line, config.learner) == population)
+    settled = (config.learner, config.channel.symbols)
+    return next(line for line in LINES if population_name(config.task, line, *settled) == population)
 
 
 def configuration(

@@ -67,6 +67,19 @@ def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
         assert all(b.unit == "episode" and b.accountant == "exact" and b.delta == 1e-4 for b in config.budgets)
 
 
+def test_budgets_that_pay_for_other_numbers_of_symbols_are_populations_of_one_line():
+    wanted = frontiers.populations(
+        "ccn", "smoke", (1.0, 3.0, 1.5), lines=["response-once", "response-every"], symbols={1.0: 2, 1.5: 2, 3.0: 3}
+    )
+    assert {name: config.channel.symbols for name, config in wanted.items()} == {
+        "ccn-dpmac-response-once-2-symbols": 2,
+        "ccn-dpmac-response-once": 3,
+        "ccn-dpmac-response-every": 3,
+    }
+    assert [each.label for each in wanted["ccn-dpmac-response-once-2-symbols"].budgets] == ["1", "1.5"]
+    assert {frontiers.line_of(name, config) for name, config in wanted.items()} == {"response-once", "response-every"}
+
+
 def test_no_two_runs_share_a_name():
     wanted = frontiers.populations("ccn", "paper", (0.25, 1.0))
     names = [run for name, config in wanted.items() for run in experiments.run_names(name, config).values()]

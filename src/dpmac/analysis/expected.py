@@ -42,14 +42,14 @@ class Posed:
 
 def applies(task: Task) -> bool:
     """Whether a task's secrets can be gone through."""
-    return abilities(task).with_secrets is not None and task.symbols**task.agents <= MOST_SECRETS  # type: ignore[attr-defined]
+    known = abilities(task)
+    return known.with_secrets is not None and known.symbols**task.agents <= MOST_SECRETS
 
 
 @partial(jax.jit, static_argnums=(0, 4))
 def expected(program: Program, team: Team, scale: NoiseScale, key: Array, episodes: int) -> Array:
     """Returns (episode,) of greedy episodes, each the mean over all secrets and, where they are few, all releases."""
-    symbols: int = program.task.symbols  # type: ignore[attr-defined]
-    secrets = np.indices((symbols,) * team.agents).reshape(team.agents, -1).T
+    secrets = np.indices((abilities(program.task).symbols,) * team.agents).reshape(team.agents, -1).T
 
     def over_releases(own: Array) -> Array:
         task: Any = Posed(program.task, own)

@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
+from dpmac.cli.train import symbols_for
+from dpmac.config import Channel
 from dpmac.frontiers import EPSILONS, LINES, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -33,6 +35,8 @@ class Frontier(Work):
     """Budgets of an episode, at δ = 1e-4."""
     lines: tuple[str, ...] = tuple(LINES)
     """Only these channels and schedules."""
+    symbols: int | Literal["auto"] = Channel.symbols
+    """Of randomised response that is used once; auto: as many as tell most at each budget."""
     set: tuple[str, ...] = ()
     """Options of the task, as key=value."""
     skip_examination: bool = False
@@ -103,9 +107,13 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
 
     options.check()
     settings = plugins.settings(options.set)
-    learner = options.learner or learners.default_for(tasks.make(options.task, **settings))
+    task = tasks.make(options.task, **settings)
+    learner = options.learner or learners.default_for(task)
     learners.find(learner)
-    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner)
+    counts = {
+        each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
+    }
+    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner, counts)
     return populations(options.task, *asked)
 
 

@@ -100,6 +100,11 @@ class Abilities(NamedTuple):
     differentiable: bool = False
     """Whether `step` also takes weights (agent, action) on all actions instead of actions (agent,), and state and
     rewards can be differentiated with respect to them."""
+    symbols: int = 0
+    """How many values the one secret of each agent may have (see `Informed`); 0: it is a number, or there are several.
+    """
+    secret_dimensions: int = 2
+    """Of the space in which lies what secrets stand for, for the number of symbols that pays at a budget."""
     paper_batch: int = 128
     """Episodes in a minibatch of the paper."""
 
@@ -128,6 +133,7 @@ REGISTRY: dict[str, str | type] = {
     "ccn": "dpmac.tasks.ccn:CCN",
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
+    "place": "dpmac.tasks.place:Place",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

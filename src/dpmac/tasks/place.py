@@ -25,7 +25,7 @@ class Place:
     that the agent before them knows. An episode of two steps earns minus the mean squared error."""
 
     agents: int = 2
-    spots: int = 41
+    spots: int = 9
     """Places that can be pointed at, evenly over [−1, 1]."""
     horizon: int = 2
 

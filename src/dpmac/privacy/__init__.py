@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         scalar,
         staircase,
         statement,
+        streams,
         theorem,
         timing,
     )
@@ -101,6 +102,7 @@ _MODULES = (
     "scalar",
     "staircase",
     "statement",
+    "streams",
     "theorem",
     "timing",
 )
@@ -155,6 +157,7 @@ __all__ = [
     "signal_to_noise",
     "staircase",
     "statement",
+    "streams",
     "theorem",
     "timing",
     "transcript_accuracy",

@@ -15,6 +15,7 @@ steps is not protected by a budget for one of them.
 """
 
 import math
+import typing
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -139,3 +140,23 @@ def filtering_errors(kind: str, stream: Stream, sigma: float) -> np.ndarray:
         row = prior[count - 1, :count]
         errors.append(1 - row @ np.linalg.solve(heard[:count, :count], row))
     return np.array(errors)
+
+
+def rows(stream: Stream, epsilon_: float, delta: float) -> list[dict[str, Any]]:
+    """For each reading and factorisation what a budget needs, how well the stream can be followed on average over time,
+    and what the same noise costs for the whole episode."""
+    found = []
+    for reading in typing.get_args(Reading):
+        for kind in KINDS:
+            sigma = calibrate(kind, stream, reading, epsilon_, delta)
+            found.append(
+                {
+                    "epsilon": epsilon_,
+                    "reading": reading,
+                    "kind": kind,
+                    "sigma": sigma,
+                    "error": float(filtering_errors(kind, stream, sigma).mean()),
+                    "episode_epsilon": epsilon(kind, stream, "episode", sigma, delta),
+                }
+            )
+    return found

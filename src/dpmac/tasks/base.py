@@ -134,6 +134,7 @@ REGISTRY: dict[str, str | type] = {
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
     "place": "dpmac.tasks.place:Place",
+    "drift": "dpmac.tasks.drift:Drift",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

@@ -1,8 +1,10 @@
-"""What private communication can be worth on CCN and midway: codes for scripted walkers, and a bound for everybody.
+"""What private communication can be worth on CCN, midway and MPE's speaker and listener: codes for scripted walkers,
+and a bound for everybody.
 
-Each agent's place is the middle of the landmarks that the others know; with two agents that is CCN. Messages arrive
-after the first step. Everything is exact over secrets and noise draws: symbols are enumerated and weighed, on the
-starts that evaluation uses. `docs/limits.md` has the proofs.
+Each receiver's place is the middle of the landmarks that the others know; with two agents that is CCN, and where one
+of them stands still, the speaker and the listener. Messages arrive after the first step. Everything is exact over
+secrets and noise draws: symbols are enumerated and weighed, on the starts that evaluation uses. `docs/limits.md` has
+the proofs.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from dpmac.tasks.base import Task
 from dpmac.tasks.ccn import CCN
 from dpmac.tasks.midway import Midway
 from dpmac.tasks.particles import Bodies, Convention, Points
+from dpmac.tasks.speaker_listener import SpeakerListener
 
 LINES = {
     "randomised": "randomised response, scripted walkers",
@@ -33,6 +36,8 @@ LINES = {
     "bound": "bound: no mechanism and no walker passes",
 }
 MOST_AGENTS, MOST_SECRETS = 3, 4
+BY_SCENE = ("two", "shared", "public")
+"""Lines of senders that see the landmarks; a speaker does not."""
 ROUNDS = 3
 """How often a code is improved against itself where several senders share one."""
 CHUNK = 512
@@ -43,15 +48,13 @@ class Scenes(NamedTuple):
     """Everything of the starts but the secrets."""
 
     agents: np.ndarray
-    """(episode, agent, 2)"""
+    """(episode, agent, 2) those who walk"""
     landmarks: np.ndarray
     """(episode, landmark, 2)"""
+    others: int
+    """Agents that each of them hears."""
     convention: Convention
     horizon: int
-
-    @property
-    def others(self) -> int:
-        return self.agents.shape[1] - 1
 
 
 class Places(NamedTuple):
@@ -67,17 +70,19 @@ def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 
     """All lines over ε as plain data: mean and standard error over starts of the return, for each line and ε; and the
     scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
     scenes = scenes_of(task, episodes)
-    points: dict[str, list[dict[str, float]]] = {name: [] for name in LINES}
+    points: dict[str, list[dict[str, float]]] = {
+        name: [] for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)
+    }
     for epsilon in epsilons:
         found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
-        for name, returns in found.items():
-            points[name].append({"epsilon": float(epsilon)} | summary(returns))
+        for name in points:
+            points[name].append({"epsilon": float(epsilon)} | summary(found[name]))
     return {
         "task": task.name,
         "episodes": episodes,
         "delta": delta,
         "silence": summary(silence(scenes)),
-        "lines": {name: {"label": label, "points": points[name]} for name, label in LINES.items()},
+        "lines": {name: {"label": LINES[name], "points": points[name]} for name in points},
     }
 
 
@@ -87,7 +92,7 @@ def summary(returns: np.ndarray) -> dict[str, float]:
 
 
 def known(task: Task) -> bool:
-    return (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway)
+    return (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway | SpeakerListener)
 
 
 def applies(task: Task) -> bool:
@@ -97,14 +102,15 @@ def applies(task: Task) -> bool:
 
 def scenes_of(task: Task, episodes: int) -> Scenes:
     """The common starts of a task, as evaluation draws them."""
-    require(known(task), f"limits are known for ccn under openai's convention and for midway, not for {task}")
-    assert isinstance(task, CCN | Midway)
+    names = "ccn under openai's convention, midway and speaker-listener"
+    require(known(task), f"limits are known for {names}, not for {task}")
+    assert isinstance(task, CCN | Midway | SpeakerListener)
     require(task.agents <= MOST_AGENTS, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
     start_key, *_ = jax.random.split(jax.random.key(train.EVALUATION_SEED), 4)
     states = jax.vmap(task.reset)(jax.random.split(start_key, episodes))
     agents, landmarks = (np.stack([part.x, part.y], -1).astype(float) for part in (states.bodies, states.landmarks))
-    return Scenes(agents, landmarks, task.convention, task.horizon)
+    return Scenes(agents, landmarks, task.agents - 1, task.convention, task.horizon)
 
 
 # Codes for scripted walkers -------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     limits, budgets = limits_of(found), {float(row["epsilon"]) for row in found["rows"]}
     at = {name: {point["epsilon"]: point["return_mean"] for point in points} for name, points in limits.items()}
     return [
-        (number(epsilon, ".4g"), *(number(at[name].get(epsilon)) for name in LIMITS))
+        (number(epsilon, ".4g"), *(number(at.get(name, {}).get(epsilon)) for name in LIMITS))
         for epsilon in sorted(budgets)
         if at and epsilon in at["bound"]
     ]
@@ -190,7 +190,9 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
         rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in numbers.items()}
         drawn.append({"label": rows[0]["label"], "colour": colour, **rounded})
     limits = limits_of(found)
-    for name, (label, colour, dash) in DRAWN.items() if limits else ():
+    for name, (label, colour, dash) in DRAWN.items():
+        if name not in limits:
+            continue
         points = [(point["epsilon"], point["return_mean"]) for point in limits[name]]
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1, linestyle=dash, label=label, zorder=1)
     for row in found["rows"]:

@@ -133,6 +133,7 @@ REGISTRY: dict[str, str | type] = {
     "ccn": "dpmac.tasks.ccn:CCN",
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
+    "speaker-listener": "dpmac.tasks.speaker_listener:SpeakerListener",
     "place": "dpmac.tasks.place:Place",
     "drift": "dpmac.tasks.drift:Drift",
     "probe-value": "dpmac.tasks.probes:ProbeValue",

@@ -1,6 +1,7 @@
 """Streams: noise that is correlated over time, and what it costs under each reading."""
 
 import math
+from typing import Any, cast
 
 import dp_accounting as dp
 import numpy as np
@@ -117,7 +118,7 @@ def test_filtering_errors_are_those_of_a_simulation():
         (lambda: streams.factors("plain", Stream(horizon=0)), "horizon must be"),
         (lambda: streams.factors("plain", Stream(cut=0.0)), "cut must be"),
         (lambda: streams.factors("diagonal", SLOW), "plain, root"),
-        (lambda: streams.distance("root", SLOW, "day"), "increment, episode"),
+        (lambda: streams.distance("root", SLOW, cast(Any, "day")), "increment, episode"),
         (lambda: streams.epsilon("root", SLOW, "increment", 0.0, DELTA), "sigma must be"),
     ],
 )

@@ -110,8 +110,8 @@ def test_speaker_and_listener_equal_mpe2_over_whole_episodes():
     for seed in range(4):
         seen, _ = env.reset(seed=seed)
         goal = jnp.array(world.landmarks.index(world.agents[0].goal_b))
-        start = jax.tree.map(jnp.float32, (rest(world.agents[1:]), Points(*places(world.landmarks))))
-        state = speaker_listener.SpeakerState(*start, goal)
+        listener, marks = rest(world.agents[1:]), Points(*places(world.landmarks))
+        state = speaker_listener.SpeakerState(*jax.tree.map(jnp.float32, (listener, marks)), goal=goal)
         while env.agents:
             ours = np.asarray(task.observe(state))
             np.testing.assert_allclose(ours[0, -3:], seen["speaker_0"], atol=TOLERANCE)

@@ -175,7 +175,7 @@ class RunOptions:
 
     def channel(self, place: Place) -> Channel:
         """The channel, if it uses every option about it that was given."""
-        known = {name: getattr(self, name) for name in CHANNEL} | {"symbols": self.alphabet()}
+        known: dict[str, Any] = {**{name: getattr(self, name) for name in CHANNEL}, "symbols": self.alphabet()}
         channel = Channel(place=place, **known)
         mechanism, default = mechanisms.of(channel), RunOptions
         unused = [] if mechanism.clips else ["clip_norm"]

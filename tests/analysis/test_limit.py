@@ -48,6 +48,16 @@ def test_lines_are_the_known_ones(name):
             np.testing.assert_allclose(means(found, line)[: len(known)], known, atol=0.01, err_msg=line)
 
 
+def test_the_lines_of_a_number_are_those_of_its_errors():
+    found = limit.curves(tasks.make("place"), [1.0, 3.0], 10, 1e-4)
+    assert list(found["lines"]) == ["fixed", "bound"]
+    np.testing.assert_allclose(means(found, "fixed"), [-0.280, -0.111], atol=0.0005)
+    assert (means(found, "fixed") < means(found, "bound")).all()
+    assert found["silence"]["return_mean"] == pytest.approx(-1 / 3)
+    assert limit.applies(tasks.make("place"))
+    assert not limit.applies(tasks.make("drift"))
+
+
 def test_the_lines_of_a_listener_are_those_of_being_told_in_the_task():
     """Randomised response, enumerated here, is what scripted listeners earn who are told by draws."""
     task, epsilon = tasks.make("speaker-listener"), 2.0

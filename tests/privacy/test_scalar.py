@@ -31,6 +31,20 @@ def test_the_best_cells_come_within_five_percent_of_what_no_mechanism_passes(eps
     assert best < 1.05 * least
 
 
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_delta_lowers_the_bound_a_little_and_the_gaussian_mechanism_stays_above(epsilon):
+    pure, wide = scalar.least_error(epsilon), scalar.least_error(epsilon, 1e-4)
+    assert pure - 0.002 < wide < pure
+    assert wide < scalar.gaussian_error(epsilon, 1e-4)
+
+
+def test_spending_delta_on_the_secret_itself_stays_within_the_bound():
+    """With probability δ the number leaves as it is, else its cell through randomised response."""
+    delta, epsilon = 0.02, 3.0
+    error = (1 - delta) * scalar.error_of(scalar.best_quantiser(epsilon), epsilon)
+    assert scalar.least_error(epsilon, delta) < error
+
+
 def test_errors_are_those_of_a_simulation():
     """Receivers who take the mean of what they have seen go with each symbol, and with what is near on a line."""
     rng, count, epsilon = np.random.default_rng(0), 400_000, 3.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpmac.analysis import walk
 from dpmac.config import require
-from dpmac.privacy import staircase
+from dpmac.privacy import scalar, staircase
 from dpmac.privacy.staircase import Program
 from dpmac.runner import train
 from dpmac.tasks import particles
@@ -25,6 +25,7 @@ from dpmac.tasks.base import Task
 from dpmac.tasks.ccn import CCN
 from dpmac.tasks.midway import Midway
 from dpmac.tasks.particles import Bodies, Convention, Points
+from dpmac.tasks.place import Place
 from dpmac.tasks.speaker_listener import SpeakerListener
 
 LINES = {
@@ -36,6 +37,7 @@ LINES = {
     "bound": "bound: no mechanism and no walker passes",
 }
 MOST_AGENTS, MOST_SECRETS = 3, 4
+NUMBER_LINES = {"fixed": "best cells through randomised response", "bound": LINES["bound"]}
 BY_SCENE = ("two", "shared", "public")
 """Lines of senders that see the landmarks; a speaker does not."""
 ROUNDS = 3
@@ -69,6 +71,8 @@ class Places(NamedTuple):
 def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 0.0) -> dict[str, Any]:
     """All lines over ε as plain data: mean and standard error over starts of the return, for each line and ε; and the
     scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
+    if isinstance(task, Place):
+        return curves_of_a_number(task, epsilons, episodes, delta)
     scenes = scenes_of(task, episodes)
     points: dict[str, list[dict[str, float]]] = {
         name: [] for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)
@@ -86,6 +90,31 @@ def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 
     }
 
 
+def curves_of_a_number(task: Place, epsilons: Sequence[float], episodes: int, delta: float) -> dict[str, Any]:
+    """The same for a secret that is a number: the best cells through randomised response and a bound for every
+    mechanism, both in the mean over all numbers, by receivers who point exactly."""
+    pays = task.horizon - 1
+    codes = {"fixed": lambda each: scalar.error_of(scalar.best_quantiser(each), each)}
+    lines = codes | {"bound": lambda each: scalar.least_error(each, delta)}
+
+    def point(error: float) -> dict[str, float]:
+        return {"return_mean": -pays * error, "return_se": 0.0}
+
+    return {
+        "task": task.name,
+        "episodes": episodes,
+        "delta": delta,
+        "silence": point(scalar.PRIOR),
+        "lines": {
+            name: {
+                "label": NUMBER_LINES[name],
+                "points": [{"epsilon": float(each)} | point(error(float(each))) for each in epsilons],
+            }
+            for name, error in lines.items()
+        },
+    }
+
+
 def summary(returns: np.ndarray) -> dict[str, float]:
     error = returns.std(ddof=1) / np.sqrt(len(returns))
     return {"return_mean": float(returns.mean()), "return_se": float(error)}
@@ -97,7 +126,9 @@ def known(task: Task) -> bool:
 
 def applies(task: Task) -> bool:
     """Whether limits are known for a task, and its agents and landmarks few enough to work them out."""
-    return known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
+    return isinstance(task, Place) or (
+        known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
+    )
 
 
 def scenes_of(task: Task, episodes: int) -> Scenes:

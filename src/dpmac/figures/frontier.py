@@ -92,7 +92,7 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
 def gap_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Where lines of symbols lose what their channel could carry, as text, in the order of `GAPS`."""
     rows, limits = [], limits_of(found)
-    told = limits["randomised"][-1]["return_mean"] if limits else None
+    told = limits["fixed"][-1]["return_mean"] if limits else None
     for row in (row for row in found["rows"] if row["gap"]):
         numbers = row["gap"] | {"told": told}
         shares = [number(numbers.get(name), ".3f" if name.startswith("right") else ".2f") for name in GAPS]

@@ -117,8 +117,8 @@ def least_error(epsilon: float, delta: float = 0.0, values: int = 12) -> float:
     than the best code of these values.
 
     δ: cut each column z down to ratios of e^ε, z′. What is cut off entry i is at most Σ_j (z_i − e^ε·z_j)₊, of which
-    all columns together have δ for each j. Values V add up less than columns do, so V(z) ≤ a·z′ + V(z − z′) for the dual a,
-    and what is cut off entry i is worth x_i²/k at most, plus −a_i where a_i is negative.
+    all columns together have δ for each j. Values V add up less than columns do, so V(z) ≤ a·z′ + V(z − z′) for the
+    dual a, and what is cut off entry i is worth x_i²/k at most, plus −a_i where a_i is negative.
 
     >>> [round(least_error(epsilon), 4) for epsilon in (1.0, 3.0, 5.0)]
     [0.2776, 0.1098, 0.0318]

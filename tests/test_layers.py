@@ -87,15 +87,18 @@ def test_no_module_is_a_drawer_for_everything():
     assert not [path for path in SOURCE.rglob("*.py") if path.stem in drawers]
 
 
+HOMES_OF_LEARNERS = [SOURCE / name for name in ("config.py", "frontiers.py", "analysis/demo.py")]
+
+
 def test_no_concrete_learner_is_named_outside_its_room():
-    """The default and how version 0.1 is read stand in `config`, the demonstration's recipe in `analysis/demo.py`;
+    """The default and how version 0.1 is read stand in `config`, recipes in `frontiers` and `analysis/demo.py`;
     everything else asks the registry."""
     room = SOURCE / "learner"
     names = {path.stem for path in room.glob("*.py")} - {"__init__", "base", "private", "replay", "rollout"}
     assert names >= {"maddpg"}
     classes = {learners.find(name).__name__ for name in learners.BUILT_IN}
     for file in SOURCE.rglob("*.py"):
-        if room in file.parents or file in (SOURCE / "config.py", SOURCE / "analysis" / "demo.py"):
+        if room in file.parents or file in HOMES_OF_LEARNERS:
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             said = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "attr", None))

@@ -1,7 +1,7 @@
 """Beyond the paper, as data: channels and schedules that are trained at the same exact budgets, by one recipe.
 
 A line is a channel and when it is used. Its budgets and seeds share a compiled program and make one population, which
-the scheduler trains as it trains those of the paper. Nothing here knows a task.
+the scheduler trains as it trains those of the paper. Nothing here knows a task; recipes know their learner.
 """
 
 import dataclasses
@@ -21,24 +21,31 @@ class Recipe:
     """How every run of a frontier is trained, whatever its channel: what differs from the scale's settings."""
 
     networks: Mapping[str, Any] = field(default_factory=lambda: {"aware": True})
-    training: Mapping[ScaleName, Mapping[str, Any]] = field(
-        default_factory=lambda: {"smoke": {}, "quick": {}, "paper": {"episodes": 16}}
-    )
-    learner_options: Mapping[ScaleName, Mapping[str, Any]] = field(
-        default_factory=lambda: {
-            "smoke": {"clock": True},
-            "quick": {"clock": True},
-            "paper": {"clock": True, "discount": 0.7, "decay": 0.3},
-        }
-    )
-    """A low discount serves tasks whose reward comes at every step."""
+    training: Mapping[ScaleName, Mapping[str, Any]] = field(default_factory=dict)
+    learner_options: Mapping[ScaleName, Mapping[str, Any]] = field(default_factory=dict)
     anneal_from: float = 10.0
     """Every finite budget begins here and comes down to its value."""
     anneal_share: float = 0.6
     """Over this share of the run."""
 
 
-RECIPE = Recipe()
+def maddpg_options(scale: ScaleName) -> dict[str, Any]:
+    """A low discount serves tasks whose reward comes at every step."""
+    own = {"discount": 0.7, "decay": 0.3} if scale == "paper" else {}
+    return {**SCALES[scale].learner_options, "clock": True, **own}
+
+
+RECIPES: dict[str, Recipe] = {
+    "maddpg": Recipe(
+        training={"paper": {"episodes": 16}},
+        learner_options={scale: maddpg_options(scale) for scale in SCALES},
+    ),
+    "pathwise": Recipe(
+        networks={"aware": True, "products": 48, "entry_layer": True, "share_parameters": True},
+        training={"quick": {"episodes": 72}, "paper": {"episodes": 360, "steps": 9_990_000}},
+    ),
+}
+"""By learner; others are trained with their own settings and receivers that know the noise scale."""
 
 OVERHEARD: dict[ScaleName, int] = {"smoke": 400, "quick": 4096, "paper": 16_384}
 """Episodes that the eavesdropper on each finished team hears."""
@@ -56,6 +63,11 @@ class Line(NamedTuple):
     """Whether it is trained at finite budgets."""
     free: bool = False
     """Whether it is trained without noise too."""
+
+    @property
+    def once(self) -> bool:
+        """Whether it sends one symbol by randomised response, of which budgets may choose the number."""
+        return self.channel.mechanism == "response" and self.channel.period == 0
 
     @property
     def schedule(self) -> str:
@@ -89,21 +101,38 @@ def populations(
     seeds: int = 0,
     lines: Sequence[str] = tuple(LINES),
     task_options: Mapping[str, Any] | None = None,
+    learner: str = RunConfig.learner,
+    symbols: Mapping[float, int] | None = None,
 ) -> dict[str, RunConfig]:
-    """All runs of a task's frontier, by the name of their population."""
+    """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
+    once, for each budget; budgets that differ in it make populations of their own."""
     require(len(set(epsilons)) == len(epsilons) > 0, f"epsilons must differ from each other, not {tuple(epsilons)}")
     for epsilon in epsilons:
         require(0 < epsilon < math.inf, f"epsilon must be a finite number above 0, not {epsilon}")
     for name in lines:
         require(name in LINES, f"lines are {', '.join(LINES)}, not {name!r}")
-    return {
-        population_name(task, name): configuration(task, scale, LINES[name], epsilons, seeds, dict(task_options or {}))
-        for name in lines
-    }
+    found = {}
+    for name in lines:
+        line = LINES[name]
+        for count in sorted({symbols[each] for each in epsilons} if symbols and line.once else {line.channel.symbols}):
+            own = [each for each in epsilons if not (symbols and line.once) or symbols[each] == count]
+            one = line._replace(channel=dataclasses.replace(line.channel, symbols=count))
+            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner)
+            found[population_name(task, name, learner, count)] = config
+    return found
 
 
-def population_name(task: str, line: str) -> str:
-    return f"{task}-{LINES[line].method}-{line}"
+def population_name(task: str, line: str, learner: str = RunConfig.learner, symbols: int = Channel.symbols) -> str:
+    """The default learner and number of symbols are not named, as version 0.1 had no other."""
+    own = "" if learner == RunConfig.learner else f"-{learner.replace(':', '.')}"
+    own += "" if symbols == Channel.symbols else f"-{symbols}-symbols"
+    return f"{task}-{LINES[line].method}-{line}{own}"
+
+
+def line_of(population: str, config: RunConfig) -> str:
+    """The line that a population belongs to."""
+    settled = (config.learner, config.channel.symbols)
+    return next(line for line in LINES if population_name(config.task, line, *settled) == population)
 
 
 def configuration(
@@ -113,20 +142,21 @@ def configuration(
     epsilons: Sequence[float],
     seeds: int,
     task_options: dict[str, Any],
+    learner: str = RunConfig.learner,
 ) -> RunConfig:
     """The configuration of one line."""
-    size = SCALES[scale]
-    training = dataclasses.replace(size.training, **RECIPE.training[scale])
+    size, recipe = SCALES[scale], RECIPES.get(learner, Recipe())
     return RunConfig(
         task=task,
         method=line.method,
+        learner=learner,
         task_options=task_options,
         channel=line.channel,
         budgets=line.budgets(epsilons),
         seeds=tuple(range(seeds or size.seeds)),
-        networks=dataclasses.replace(size.networks, **RECIPE.networks),
-        training=training,
-        learner_options={**size.learner_options, **RECIPE.learner_options[scale]},
-        anneal_from=RECIPE.anneal_from,
-        anneal_share=RECIPE.anneal_share,
+        networks=dataclasses.replace(size.networks, **recipe.networks),
+        training=dataclasses.replace(size.training, **recipe.training.get(scale, {})),
+        learner_options=dict(recipe.learner_options.get(scale, {})),
+        anneal_from=recipe.anneal_from,
+        anneal_share=recipe.anneal_share,
     )

@@ -17,13 +17,14 @@ from dpmac.analysis import frontier
 from dpmac.cli import main
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
+from dpmac.learner import base as learners
 from dpmac.results import records
 from dpmac.runner import population, schedule, train
 from dpmac.tasks import references
 
 LINES = ("response-once", "silent")
 COMMAND = ["frontier", "midway", "--scale", "smoke", "--epsilon", "1", "0.5", "--lines", *LINES]
-WANTED = frontiers.populations("midway", "smoke", (1.0, 0.5), lines=LINES)
+WANTED = frontiers.populations("midway", "smoke", (1.0, 0.5), lines=LINES, learner="pathwise")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def finished(tmp_path_factory):
 
 def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budgets_and_seeds():
     wanted = frontiers.populations("ccn", "paper")
-    assert len(wanted) == len(frontiers.LINES) == 6
+    assert len(wanted) == len(frontiers.LINES)
     for config in wanted.values():
         assert config.networks.aware
         assert (config.anneal_from, config.anneal_share) == (10, 0.6)
@@ -64,6 +65,19 @@ def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
     assert wanted["ccn-silent-silent"].budgets == (experiments.BUDGETS["free"],)
     for config in wanted.values():
         assert all(b.unit == "episode" and b.accountant == "exact" and b.delta == 1e-4 for b in config.budgets)
+
+
+def test_budgets_that_pay_for_other_numbers_of_symbols_are_populations_of_one_line():
+    wanted = frontiers.populations(
+        "ccn", "smoke", (1.0, 3.0, 1.5), lines=["response-once", "response-every"], symbols={1.0: 2, 1.5: 2, 3.0: 3}
+    )
+    assert {name: config.channel.symbols for name, config in wanted.items()} == {
+        "ccn-dpmac-response-once-2-symbols": 2,
+        "ccn-dpmac-response-once": 3,
+        "ccn-dpmac-response-every": 3,
+    }
+    assert [each.label for each in wanted["ccn-dpmac-response-once-2-symbols"].budgets] == ["1", "1.5"]
+    assert {frontiers.line_of(name, config) for name, config in wanted.items()} == {"response-once", "response-every"}
 
 
 def test_no_two_runs_share_a_name():
@@ -111,8 +125,10 @@ def test_a_row_for_each_line_and_budget_with_its_exact_epsilon(finished):
         assert row["above_silence"]["value"] == pytest.approx(
             np.mean(row["returns"]) - np.mean(rows["silent", 0.0]["returns"])
         )
-    kept = [record for record in results.runs.values() if "response-once-exact-episode-0.5" in record.name]
-    assert sorted(rows["response-once", 0.5]["returns"]) == sorted(record.final_return for record in kept)
+    kept = [record for record in results.runs.values() if "response-once-pathwise-exact-episode-0.5" in record.name]
+    assert said["scored"] == "all secrets"
+    earned = [record.final["expected"]["return_mean"] for record in kept]
+    assert sorted(rows["response-once", 0.5]["returns"]) == sorted(earned)
     stated = kept[0].claims[0]["exact_epsilon_episode"]
     assert rows["response-once", 0.5]["exact_epsilon"] == pytest.approx(stated)
 
@@ -126,7 +142,7 @@ def test_eavesdroppers_and_gaps_are_kept_with_every_team_that_speaks(finished):
             assert row["eavesdropper"]["verdict"] == "within"
             assert row["eavesdropper"]["chance"] == pytest.approx(1 / 3)
             assert {"bits", "right", "right_after", "return_on", "return_off"} <= row["gap"].keys()
-    record = records.read_run(out / "runs" / "midway-dpmac-response-once-exact-episode-1-seed-1")
+    record = records.read_run(out / "runs" / "midway-dpmac-response-once-pathwise-exact-episode-1-seed-1")
     assert [entry["agent"] for entry in record.final["eavesdropper"]] == [0, 1, 2]
 
 
@@ -142,15 +158,42 @@ def test_the_limit_starts_where_teams_are_scored():
     np.testing.assert_allclose(told, unknowing, rtol=1e-5)
 
 
-def test_a_task_without_secrets_to_tell_has_no_limit():
-    assert frontier.informed_return(tasks.make("cn"), 1.0, 10) is None
-    assert frontier.limit_of(tasks.make("cn"), 10) == []
+def test_a_task_without_secrets_to_tell_has_no_limits():
+    assert frontier.limits_of(tasks.make("cn"), WANTED, 10, None) is None
 
 
-def test_the_limit_rises_with_epsilon(finished):
-    limit = [point["return_mean"] for point in finished[1]["limit"]]
-    assert len(limit) == len(frontier.CURVE)
-    assert limit[-1] > limit[0] + 3
+def test_limits_are_drawn_densely_and_stand_at_every_budget(finished):
+    limits = finished[1]["limits"]["lines"]
+    assert list(limits) == list(picture.LIMITS)
+    for line in limits.values():
+        epsilons = [point["epsilon"] for point in line["points"]]
+        assert {0.5, 1.0} <= set(epsilons)
+        assert len(epsilons) >= len(frontier.CURVE)
+        assert max(np.diff(np.log(epsilons))) < 0.15
+    bound, best = ([point["return_mean"] for point in limits[name]["points"]] for name in ("bound", "shared"))
+    assert bound == sorted(bound)
+    assert all(high >= low for high, low in zip(bound, best, strict=True))
+
+
+def test_limits_are_worked_out_once(finished, monkeypatch):
+    monkeypatch.setattr(frontier.limit, "curves", None)
+    results, before = records.read(finished[0]), json.loads((finished[0] / "frontier.json").read_text())
+    assert frontier.summary(results, WANTED, "smoke", before)["limits"] == before["limits"]
+
+
+def test_a_task_that_can_be_differentiated_is_trained_by_its_gradient(finished):
+    assert finished[1]["recipe"]["learner"] == "pathwise"
+    assert learners.default_for(tasks.make("binary-sums")) == "maddpg"
+
+
+def test_a_row_of_one_draw_is_said_to_be_one(finished):
+    results = records.read(finished[0])
+    for record in results.runs.values():
+        record.final.pop("expected")
+    found = frontier.summary(results, WANTED, "smoke", finished[1])
+    assert found["scored"] == "one draw"
+    assert "one draw" in picture.table(found)
+    assert sorted(found["rows"][0]["returns"]) != sorted(finished[1]["rows"][0]["returns"])
 
 
 def test_finished_runs_are_not_trained_again_not_even_from_an_exported_file(finished, tmp_path, monkeypatch, capsys):
@@ -177,7 +220,8 @@ def test_the_command_prints_a_table(finished, capsys):
 def test_the_picture_has_every_line_and_level(finished):
     out = finished[0]
     text = (out / "frontier.svg").read_text()
-    for words in ("randomised response, once", "silence", "scripted", "random", "limit", "guessing"):
+    named = ("best fixed code", "best code that uses the scene", "if the scene were public", "bound: no mechanism")
+    for words in ("randomised response, once", "silence", "scripted", "random", "guessing", *named):
         assert words in text
     assert (out / "frontier.png").stat().st_size > 10_000
     (first, second) = picture.panel(json.loads((out / "frontier.json").read_text())).hover

@@ -48,6 +48,31 @@ def test_lines_are_the_known_ones(name):
             np.testing.assert_allclose(means(found, line)[: len(known)], known, atol=0.01, err_msg=line)
 
 
+def test_the_lines_of_a_number_are_those_of_its_errors():
+    found = limit.curves(tasks.make("place"), [1.0, 3.0], 10, 1e-4)
+    assert list(found["lines"]) == ["fixed", "bound"]
+    np.testing.assert_allclose(means(found, "fixed"), [-0.280, -0.111], atol=0.0005)
+    assert (means(found, "fixed") < means(found, "bound")).all()
+    assert found["silence"]["return_mean"] == pytest.approx(-1 / 3)
+    assert limit.applies(tasks.make("place"))
+    assert not limit.applies(tasks.make("drift"))
+
+
+def test_the_lines_of_a_listener_are_those_of_being_told_in_the_task():
+    """Randomised response, enumerated here, is what scripted listeners earn who are told by draws."""
+    task, epsilon = tasks.make("speaker-listener"), 2.0
+    found = limit.curves(task, [epsilon], 1024)
+    assert references.is_informed(task)
+    told = references.informed_returns(
+        task, response_flip(epsilon, task.symbols), jax.random.key(train.EVALUATION_SEED), 1024
+    )
+    error = float(np.std(told) / 32)
+    assert means(found, "randomised")[0] == pytest.approx(float(np.mean(told)), abs=4 * error)
+    assert list(found["lines"]) == ["randomised", "fixed", "bound"]  # a speaker sees no landmarks
+    lines = [means(found, name)[0] for name in found["lines"]]
+    assert found["silence"]["return_mean"] < lines[0] <= lines[1] + 1e-9 <= lines[2]
+
+
 @pytest.mark.parametrize(("name", "episodes"), [("ccn", 256), ("midway", 64)])
 def test_lines_lie_in_their_order_and_near_the_known_ones(name, episodes):
     epsilons = (0.5, 2, 10)

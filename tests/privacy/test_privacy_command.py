@@ -210,3 +210,30 @@ def test_calibrate_answers_within_three_seconds_and_without_jax():
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)  # whatever else runs here
         assert done.stderr.strip().endswith("False")
     assert min(times) < 3
+
+
+def test_a_stream_is_followed_best_with_correlated_noise_where_an_increment_is_protected(capsys, tmp_path):
+    path = tmp_path / "stream.svg"
+    rows = answer(capsys, "stream", "--epsilon", "3", "--plot", str(path))["rows"]
+    errors = {(row["reading"], row["kind"]): row["error"] for row in rows}
+    assert min(errors, key=lambda name: errors[name]) == ("increment", "root")
+    assert all(row["episode_epsilon"] <= 3 for row in rows if row["reading"] == "episode")
+    assert all(row["episode_epsilon"] > 20 for row in rows if row["reading"] == "increment")
+    assert path.stat().st_size > 10_000
+    _, out, _ = call(capsys, "stream")
+    assert "the whole episode" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--epsilon", "inf"], "finite"),
+        (["--decay", "1"], "decay"),
+        (["--plot", "a.docx"], ".svg"),
+        (["--delta", "0"], "delta"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_bad_input(words, says, capsys):
+    code, _, error = call(capsys, "stream", *words)
+    assert code == 2
+    assert says in error

@@ -82,7 +82,11 @@ def test_told_agents_know_nothing_in_the_first_step():
 
 
 def test_tasks_say_whether_being_told_has_a_worth():
-    assert [name for name in tasks.names() if references.is_informed(tasks.make(name))] == ["ccn", "midway"]
+    assert [name for name in tasks.names() if references.is_informed(tasks.make(name))] == [
+        "ccn",
+        "midway",
+        "speaker-listener",
+    ]
 
 
 @pytest.mark.parametrize(("options", "says"), [({"agents": 1}, "from 2"), ({"landmarks": 1}, "from 2")])

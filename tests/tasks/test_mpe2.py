@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mpe2 import simple_reference_v3, simple_spread_v3
+from mpe2 import simple_reference_v3, simple_speaker_listener_v4, simple_spread_v3
 
 from dpmac import tasks
-from dpmac.tasks import ccn, cn, particles
+from dpmac.tasks import ccn, cn, particles, speaker_listener
 from dpmac.tasks.particles import Bodies, Points
 
 STARTS = 64
@@ -98,6 +98,30 @@ def test_cn_equals_mpe2_over_whole_episodes(spread):
 
 def test_ccn_equals_mpe2_over_whole_episodes(reference):
     assert max(errors(tasks.make("ccn", convention="mpe2"), reference).values()) < TOLERANCE
+
+
+def test_speaker_and_listener_equal_mpe2_over_whole_episodes():
+    """Its agents differ in what they see and do, so they are played here."""
+    env, task = (
+        simple_speaker_listener_v4.parallel_env(max_cycles=25),
+        tasks.make("speaker-listener", convention="mpe2"),
+    )
+    world, rng, step = env.unwrapped.world, np.random.default_rng(0), jax.jit(task.step)
+    for seed in range(4):
+        seen, _ = env.reset(seed=seed)
+        goal = jnp.array(world.landmarks.index(world.agents[0].goal_b))
+        listener, marks = rest(world.agents[1:]), Points(*places(world.landmarks))
+        state = speaker_listener.SpeakerState(*jax.tree.map(jnp.float32, (listener, marks)), goal=goal)
+        while env.agents:
+            ours = np.asarray(task.observe(state))
+            np.testing.assert_allclose(ours[0, -3:], seen["speaker_0"], atol=TOLERANCE)
+            np.testing.assert_allclose(ours[1, :-3], seen["listener_0"][:-3], atol=TOLERANCE)  # less the chat
+            assert not ours[0, :-3].any()
+            assert not ours[1, -3:].any()
+            move = int(rng.integers(5))
+            seen, theirs, *_ = env.step({"speaker_0": 0, "listener_0": move})
+            state, rewards = step(state, jnp.array([rng.integers(5), move]))
+            np.testing.assert_allclose(rewards, list(theirs.values()), atol=TOLERANCE)
 
 
 def test_the_other_convention_differs(spread):

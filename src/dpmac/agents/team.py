@@ -21,6 +21,9 @@ from dpmac.agents.protocol import Protocol, ProtocolShape
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import BadInput, Channel, NetworkConfig, require
 
+MOST_OUTCOMES = 1024
+"""Joint releases of a team that are gone through at most."""
+
 
 class Member(eqx.Module):
     """One agent's networks."""
@@ -168,6 +171,18 @@ class Team(eqx.Module):
         """(time,) whether a message is released at a step: the clock alone decides."""
         steps, period = np.arange(self.horizon), self.channel.spec.period
         return steps == 0 if period == 0 else steps % period == 0
+
+    @property
+    def outcomes(self) -> Array | None:
+        """Everything (outcome, agent, symbol) that the team may release in an episode, where each agent releases one of
+        a few symbols once; nothing for other channels, or where these are too many to go through."""
+        spec, size = self.channel.spec, self.channel.size
+        law = jax.eval_shape(lambda: self.channel.law(jnp.zeros(size), pick(self.free, 0))) if size else None
+        once = spec.copies == self.uses == 1 and spec.place == "sender" and not spec.sample_rate
+        if law is None or not once or size**self.agents > MOST_OUTCOMES:
+            return None
+        symbols = np.indices((size,) * self.agents).reshape(self.agents, -1).T
+        return jax.nn.one_hot(symbols, size)
 
     # One step -------------------------------------------------------------------------------------------------------
 

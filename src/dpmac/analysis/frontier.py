@@ -1,27 +1,25 @@
-"""A task's frontier from its finished runs: return against exact ε for every line, between silence and the limit."""
+"""A task's frontier from its finished runs: return against exact ε for every line, between silence and the limits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from dpmac import experiments, privacy, tasks
 from dpmac.agents import protocol
-from dpmac.analysis import audit, eavesdrop, gap
+from dpmac.analysis import audit, eavesdrop, expected, gap, limit
 from dpmac.config import BadInput, RunConfig, to_json
 from dpmac.experiments import DELTA, ScaleName
-from dpmac.frontiers import CONFIDENCE, LINES, OVERHEARD, population_name
-from dpmac.privacy.loss import response_flip
+from dpmac.frontiers import CONFIDENCE, LINES, OVERHEARD, line_of
+from dpmac.privacy import staircase
 from dpmac.results import records, stats, store
 from dpmac.results.records import Record, Results
-from dpmac.runner import train
 from dpmac.runner.population import Loaded, load
-from dpmac.tasks import Task, references
+from dpmac.tasks import Task
 
 CURVE = np.geomspace(0.1, 30, 41)
-"""Where the limit is drawn, in ε."""
+"""Where the limits are drawn, in ε, beside the budgets themselves."""
 
 
 def examine(
@@ -29,36 +27,45 @@ def examine(
 ) -> Iterator[str]:
     """Find out about each finished team what has not been found out yet, and say its name.
 
-    That is what an eavesdropper tells of its secrets, where its symbols lose, and if asked for a lower bound on its ε
-    from so many transcripts. It is added to the run's final.json, so that a kill loses the run in hand at most. All
-    verdicts on the family, to which those wanted belong, hold together with the frontier's confidence.
+    That is what it earns over all secrets, what an eavesdropper tells of its secrets, where its symbols lose, and if
+    asked for a lower bound on its ε from so many transcripts. It is added to the run's final.json, so that a kill loses
+    the run in hand at most. All verdicts on the family, to which those wanted belong, hold together with the frontier's
+    confidence.
     """
     confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
-    for name in speakers(wanted):
+    speaking = {*speakers(wanted)}
+    for name in runs_of(wanted):
         folder = out / "runs" / name
         final = store.read_json(folder / "final.json") if records.finished(folder) else {}
-        if not final or ("eavesdropper" in final and (not audited or "audit" in final)):
+        asked = {"expected", *({"eavesdropper", "gap"} if name in speaking else ())}
+        asked |= {"audit"} if audited and name in speaking else set()
+        if not final or not (asked := asked - final.keys()):
             continue
         loaded, found = load(folder), {}
-        if "eavesdropper" not in final:
+        if "expected" in asked:
+            (found["expected"],) = expected.returns_of(loaded, experiments.SCALES[scale].final_episodes)
+        if "eavesdropper" in asked:
             (found["eavesdropper"],) = eavesdrop.eavesdrop(
                 loaded, OVERHEARD[scale], confidence=confidence, hears=("sender",)
             )
+        if "gap" in asked:
             (found["gap"],) = gap.gaps(loaded, min(OVERHEARD[scale], gap.EPISODES))
-        if audited:
+        if "audit" in asked:
             found["audit"] = audit_of(loaded, audited, confidence)
         store.write_json(folder / "final.json", final | found)
         yield name
 
 
+def runs_of(wanted: Mapping[str, RunConfig]) -> list[str]:
+    """Names of all runs."""
+    return [
+        name for population, config in wanted.items() for name in experiments.run_names(population, config).values()
+    ]
+
+
 def speakers(wanted: Mapping[str, RunConfig]) -> list[str]:
     """Names of the runs that send anything."""
-    return [
-        name
-        for population, config in wanted.items()
-        for name in experiments.run_names(population, config).values()
-        if protocol.find(config.method).speaks
-    ]
+    return runs_of({name: config for name, config in wanted.items() if protocol.find(config.method).speaks})
 
 
 def audit_of(loaded: Loaded, episodes: int, confidence: float) -> list[dict[str, Any]]:
@@ -70,22 +77,21 @@ def audit_of(loaded: Loaded, episodes: int, confidence: float) -> list[dict[str,
 
 
 def summary(
-    results: Results, wanted: Mapping[str, RunConfig], scale: ScaleName, limit_episodes: int = 0
+    results: Results, wanted: Mapping[str, RunConfig], scale: ScaleName, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What a frontier shows, as plain data: a row for each line and budget of which runs are finished."""
+    """What a frontier shows, as plain data: a row for each line and budget of which runs are finished, and the limits.
+
+    `before` is an earlier summary, whose limits are kept where they are the same. Returns are means over all secrets
+    and releases where every team has been examined for it (`expected`), else over one draw of both.
+    """
     config = next(iter(wanted.values()))
     task = tasks.make(config.task, **config.task_options)
-    episodes = limit_episodes or experiments.SCALES[scale].final_episodes
-    rows = [
-        row
-        for line in LINES
-        if (name := population_name(config.task, line)) in wanted
-        for row in rows_of(results, line, name, wanted[name])
-    ]
+    episodes = experiments.SCALES[scale].final_episodes
+    there = [results.runs[name] for name in runs_of(wanted) if name in results.runs]
+    exact = bool(there) and all(record.final.get("expected") for record in there)
+    rows = [row for line in LINES for row in rows_of(results, line, wanted, exact)]
     silent = next((row["returns"] for row in rows if row["line"] == "silent"), [])
     for row in rows:
-        told = informed_return(task, row["epsilon"], episodes)
-        row["limit"] = told and told["return_mean"]
         row["above_silence"] = stats.difference(row["returns"], silent)._asdict() if silent else None
     return to_json(
         {
@@ -97,6 +103,7 @@ def summary(
             "seeds": len(config.seeds),
             "steps": config.training.steps,
             "final_episodes": episodes,
+            "scored": "all secrets" if exact else "one draw",
             "finished": sum(len(row["returns"]) for row in rows),
             "runs": sum(len(item.budgets) * len(item.seeds) for item in wanted.values()),
             "recipe": {
@@ -108,27 +115,30 @@ def summary(
                 "anneal_share": config.anneal_share,
             },
             "references": reference_of(results, wanted),
-            "limit": limit_of(task, episodes),
+            "limits": limits_of(task, wanted, episodes, (before or {}).get("limits")),
             "rows": rows,
         }
     )
 
 
-def rows_of(results: Results, line: str, population: str, config: RunConfig) -> list[dict[str, Any]]:
+def rows_of(results: Results, line: str, wanted: Mapping[str, RunConfig], exact: bool) -> list[dict[str, Any]]:
     """Rows of one line, a budget each."""
-    names = experiments.run_names(population, config)
     rows = []
-    for budget in config.budgets:
-        of_budget = [name for member, name in names.items() if member.budget == budget]
-        found = [results.runs[name] for name in of_budget if name in results.runs]
-        if found:
-            rows.append(row_of(line, budget.epsilon[0], found))
+    for population, config in wanted.items():
+        if line_of(population, config) != line:
+            continue
+        names = experiments.run_names(population, config)
+        for budget in config.budgets:
+            of_budget = [name for member, name in names.items() if member.budget == budget]
+            found = [results.runs[name] for name in of_budget if name in results.runs]
+            if found:
+                rows.append(row_of(line, budget.epsilon[0], found, exact))
     return rows
 
 
-def row_of(line: str, epsilon: float, found: Sequence[Record]) -> dict[str, Any]:
+def row_of(line: str, epsilon: float, found: Sequence[Record], exact: bool) -> dict[str, Any]:
     """What the runs of one line and budget, which differ in their seed, have in common."""
-    returns = [record.final_return for record in found]
+    returns = [record.final["expected"]["return_mean"] if exact else record.final_return for record in found]
     estimate = stats.bootstrap([returns])
     claims = [claim for record in found for claim in record.claims]
     return {
@@ -190,24 +200,18 @@ def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
     }
 
 
-# The limit ------------------------------------------------------------------------------------------------------------
-
-
-def informed_return(task: Task, epsilon: float, episodes: int) -> dict[str, float] | None:
-    """What agents earn on the common starts if they are informed through randomised response at ε and lose nothing."""
-    if not references.is_informed(task):
+def limits_of(
+    task: Task, wanted: Mapping[str, RunConfig], episodes: int, before: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """All limits over ε (see `limit.curves`), at every budget and densely between; nothing where the task has none."""
+    if not limit.applies(task):
         return None
-    earned = references.informed_returns(
-        task, response_flip(epsilon, task.symbols), jax.random.key(train.EVALUATION_SEED), episodes
-    )
-    sample = np.asarray(earned, float)
-    error = float(sample.std(ddof=1) / np.sqrt(episodes))
-    return {"epsilon": float(epsilon), "return_mean": float(sample.mean()), "return_se": error}
-
-
-def limit_of(task: Task, episodes: int) -> list[dict[str, float]]:
-    """The limit over ε, on the same starts with the same noise draws everywhere; nothing where the task has none."""
-    return [point for epsilon in CURVE if (point := informed_return(task, float(epsilon), episodes))]
+    budgets = {budget.epsilon[0] for config in wanted.values() for budget in config.budgets if budget.private}
+    epsilons = sorted({round(float(epsilon), 4) for epsilon in CURVE} | {e for e in budgets if e <= staircase.LARGEST})
+    settled = {"task": repr(task), "episodes": episodes, "delta": DELTA, "epsilons": epsilons}
+    if before and before.get("settled") == settled:
+        return dict(before)
+    return limit.curves(task, epsilons, episodes, DELTA) | {"settled": settled}
 
 
 def reference_of(results: Results, wanted: Mapping[str, RunConfig]) -> dict[str, float]:

@@ -1,8 +1,10 @@
-"""What private communication can be worth on CCN and midway: codes for scripted walkers, and a bound for everybody.
+"""What private communication can be worth on CCN, midway and MPE's speaker and listener: codes for scripted walkers,
+and a bound for everybody.
 
-Each agent's place is the middle of the landmarks that the others know; with two agents that is CCN. Messages arrive
-after the first step. Everything is exact over secrets and noise draws: symbols are enumerated and weighed, on the
-starts that evaluation uses. `docs/limits.md` has the proofs.
+Each receiver's place is the middle of the landmarks that the others know; with two agents that is CCN, and where one
+of them stands still, the speaker and the listener. Messages arrive after the first step. Everything is exact over
+secrets and noise draws: symbols are enumerated and weighed, on the starts that evaluation uses. `docs/limits.md` has
+the proofs.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ import numpy as np
 
 from dpmac.analysis import walk
 from dpmac.config import require
-from dpmac.privacy import staircase
+from dpmac.privacy import scalar, staircase
 from dpmac.privacy.staircase import Program
 from dpmac.runner import train
 from dpmac.tasks import particles
@@ -23,6 +25,8 @@ from dpmac.tasks.base import Task
 from dpmac.tasks.ccn import CCN
 from dpmac.tasks.midway import Midway
 from dpmac.tasks.particles import Bodies, Convention, Points
+from dpmac.tasks.place import Place
+from dpmac.tasks.speaker_listener import SpeakerListener
 
 LINES = {
     "randomised": "randomised response, scripted walkers",
@@ -32,6 +36,10 @@ LINES = {
     "public": "best code with public landmarks, scripted walkers",
     "bound": "bound: no mechanism and no walker passes",
 }
+MOST_AGENTS, MOST_SECRETS = 3, 4
+NUMBER_LINES = {"fixed": "best cells through randomised response", "bound": LINES["bound"]}
+BY_SCENE = ("two", "shared", "public")
+"""Lines of senders that see the landmarks; a speaker does not."""
 ROUNDS = 3
 """How often a code is improved against itself where several senders share one."""
 CHUNK = 512
@@ -42,15 +50,13 @@ class Scenes(NamedTuple):
     """Everything of the starts but the secrets."""
 
     agents: np.ndarray
-    """(episode, agent, 2)"""
+    """(episode, agent, 2) those who walk"""
     landmarks: np.ndarray
     """(episode, landmark, 2)"""
+    others: int
+    """Agents that each of them hears."""
     convention: Convention
     horizon: int
-
-    @property
-    def others(self) -> int:
-        return self.agents.shape[1] - 1
 
 
 class Places(NamedTuple):
@@ -65,18 +71,47 @@ class Places(NamedTuple):
 def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 0.0) -> dict[str, Any]:
     """All lines over ε as plain data: mean and standard error over starts of the return, for each line and ε; and the
     scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
+    if isinstance(task, Place):
+        return curves_of_a_number(task, epsilons, episodes, delta)
     scenes = scenes_of(task, episodes)
-    points: dict[str, list[dict[str, float]]] = {name: [] for name in LINES}
+    points: dict[str, list[dict[str, float]]] = {
+        name: [] for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)
+    }
     for epsilon in epsilons:
         found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
-        for name, returns in found.items():
-            points[name].append({"epsilon": float(epsilon)} | summary(returns))
+        for name in points:
+            points[name].append({"epsilon": float(epsilon)} | summary(found[name]))
     return {
         "task": task.name,
         "episodes": episodes,
         "delta": delta,
         "silence": summary(silence(scenes)),
-        "lines": {name: {"label": label, "points": points[name]} for name, label in LINES.items()},
+        "lines": {name: {"label": LINES[name], "points": points[name]} for name in points},
+    }
+
+
+def curves_of_a_number(task: Place, epsilons: Sequence[float], episodes: int, delta: float) -> dict[str, Any]:
+    """The same for a secret that is a number: the best cells through randomised response and a bound for every
+    mechanism, both in the mean over all numbers, by receivers who point exactly."""
+    pays = task.horizon - 1
+    codes = {"fixed": lambda each: scalar.error_of(scalar.best_quantiser(each), each)}
+    lines = codes | {"bound": lambda each: scalar.least_error(each, delta)}
+
+    def point(error: float) -> dict[str, float]:
+        return {"return_mean": -pays * error, "return_se": 0.0}
+
+    return {
+        "task": task.name,
+        "episodes": episodes,
+        "delta": delta,
+        "silence": point(scalar.PRIOR),
+        "lines": {
+            name: {
+                "label": NUMBER_LINES[name],
+                "points": [{"epsilon": float(each)} | point(error(float(each))) for each in epsilons],
+            }
+            for name, error in lines.items()
+        },
     }
 
 
@@ -85,17 +120,28 @@ def summary(returns: np.ndarray) -> dict[str, float]:
     return {"return_mean": float(returns.mean()), "return_se": float(error)}
 
 
+def known(task: Task) -> bool:
+    return (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway | SpeakerListener)
+
+
+def applies(task: Task) -> bool:
+    """Whether limits are known for a task, and its agents and landmarks few enough to work them out."""
+    return isinstance(task, Place) or (
+        known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
+    )
+
+
 def scenes_of(task: Task, episodes: int) -> Scenes:
     """The common starts of a task, as evaluation draws them."""
-    known = (isinstance(task, CCN) and task.convention == "openai") or isinstance(task, Midway)
-    require(known, f"limits are known for ccn under openai's convention and for midway, not for {task}")
-    assert isinstance(task, CCN | Midway)
-    require(task.agents <= 3, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
+    names = "ccn under openai's convention, midway and speaker-listener"
+    require(known(task), f"limits are known for {names}, not for {task}")
+    assert isinstance(task, CCN | Midway | SpeakerListener)
+    require(task.agents <= MOST_AGENTS, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
     start_key, *_ = jax.random.split(jax.random.key(train.EVALUATION_SEED), 4)
     states = jax.vmap(task.reset)(jax.random.split(start_key, episodes))
     agents, landmarks = (np.stack([part.x, part.y], -1).astype(float) for part in (states.bodies, states.landmarks))
-    return Scenes(agents, landmarks, task.convention, task.horizon)
+    return Scenes(agents, landmarks, task.agents - 1, task.convention, task.horizon)
 
 
 # Codes for scripted walkers -------------------------------------------------------------------------------------------

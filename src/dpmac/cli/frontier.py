@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
+from dpmac.cli.train import symbols_for
+from dpmac.config import Channel
 from dpmac.frontiers import EPSILONS, LINES, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -27,10 +29,14 @@ class Frontier(Work):
     """A task by name, or your own as package.module:Name."""
     out: Path | None = None
     """Folder for the runs and what is made of them, one for each task; by default frontiers/TASK."""
+    learner: str = ""
+    """Learner; by default the one that finds most: pathwise where the task can be differentiated, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
     """Budgets of an episode, at δ = 1e-4."""
     lines: tuple[str, ...] = tuple(LINES)
     """Only these channels and schedules."""
+    symbols: int | Literal["auto"] = Channel.symbols
+    """Of randomised response that is used once; auto: as many as tell most at each budget."""
     set: tuple[str, ...] = ()
     """Options of the task, as key=value."""
     skip_examination: bool = False
@@ -72,7 +78,8 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
         for name in frontier.examine(out, wanted, family, options.scale, options.audit):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
-    found = frontier.summary(options.results(out), wanted, options.scale)
+    before = store.read_json(out / "frontier.json") if (out / "frontier.json").exists() else None
+    found = frontier.summary(options.results(out), wanted, options.scale, before)
     store.write_json(out / "frontier.json", found)
     draw(options, found)
     said = {**found, "out": str(out), "trained_now": worked.runs, "seconds_now": round(time.monotonic() - begun, 1)}
@@ -96,11 +103,18 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 def wanted_of(options: Frontier) -> dict[str, Any]:
     """Populations by name, from checked options."""
     from dpmac import plugins, tasks
+    from dpmac.learner import base as learners
 
     options.check()
     settings = plugins.settings(options.set)
-    tasks.make(options.task, **settings)
-    return populations(options.task, options.scale, options.epsilon, options.seeds, options.lines, settings)
+    task = tasks.make(options.task, **settings)
+    learner = options.learner or learners.default_for(task)
+    learners.find(learner)
+    counts = {
+        each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
+    }
+    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner, counts)
+    return populations(options.task, *asked)
 
 
 def text(found: dict[str, Any]) -> str:

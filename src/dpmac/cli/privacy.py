@@ -1,4 +1,4 @@
-"""`dpmac privacy calibrate | account | audit | audit-training | eavesdrop | explain | ledger`."""
+"""`dpmac privacy calibrate | account | audit | audit-training | eavesdrop | explain | stream | ledger`."""
 
 import dataclasses
 import sys
@@ -24,6 +24,7 @@ COMMANDS = {
     "audit-training": "a lower bound on the epsilon of private training, from canary sources in a training like it",
     "eavesdrop": "how well the secrets of a trained run can be guessed from its messages",
     "explain": "what the paper would claim for a budget, and what is true",
+    "stream": "what a secret that changes costs, for an increment and for an episode",
     "ledger": "verify: whether a ledger's chain of hashes holds, and what was spent",
 }
 
@@ -395,6 +396,59 @@ def side_by_side(told: dict[str, Any]) -> str:
         pair = f"gamma1 = {found['gamma1']:.4g}, beta = {found['beta']:.3g}" if found else "none"
         lines.append(f"(gamma1 >= 1/T, beta) that would meet those on sigma and alpha: {pair}")
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """Show how well a receiver can follow a stream of releases at a budget: for neighbours that differ in one step's
+    increment and for neighbours that differ in the whole episode, with plain noise and with noise that is correlated
+    over time."""
+
+    epsilon: tuple[float, ...] = (1.0, 3.0, 10.0)
+    """Budgets."""
+    delta: float = 1e-4
+    """δ, strictly between 0 and 1."""
+    decay: float = 0.98
+    """ρ of the stream s_t = ρ·s_{t−1} + u_t."""
+    horizon: int = 25
+    """T, steps of an episode."""
+    cut: float = 2.0
+    """Largest norm of an increment, in its standard deviations."""
+    plot: str = ""
+    """Also draw the errors over ε into this file (.png, .svg or .pdf)."""
+    json: bool = False
+    """Print JSON."""
+
+
+def stream(argv: Sequence[str]) -> None:
+    from dpmac.config import check_epsilon
+    from dpmac.privacy import accounting, streams
+
+    example = "dpmac privacy stream --epsilon 3 10 --decay 0.98 --plot stream.svg"
+    options = cli.parse(StreamOptions, argv, "dpmac privacy stream", example)
+    accounting.check_delta(options.delta)
+    for epsilon in options.epsilon:
+        check_epsilon(epsilon)
+        require(epsilon < float("inf"), "a stream without noise is followed without error; name finite budgets")
+    shape = streams.Stream(options.decay, options.horizon, options.cut)
+    rows = [row for epsilon in options.epsilon for row in streams.rows(shape, epsilon, options.delta)]
+    if options.plot:
+        from dpmac.figures import privacy as drawing
+
+        drawing.plot_streams(options.plot, shape, options.delta)
+    told = {"delta": options.delta, **shape._asdict(), "rows": rows}
+    cli.emit(told, options.json, lambda: stream_table(rows))
+
+
+def stream_table(rows: list[dict[str, Any]]) -> str:
+    head = ("epsilon", "neighbours differ in", "noise", "sigma", "error", "epsilon of the episode")
+    lines = ["{:>7}  {:<20}  {:<10}  {:>8}  {:>6}  {:>22}".format(*head)]
+    for row in rows:
+        numbers = f"{row['sigma']:8.3f}  {row['error']:6.3f}  {row['episode_epsilon']:22.1f}"
+        what = {"increment": "one increment", "episode": "the whole episode"}[row["reading"]]
+        kind = {"plain": "plain", "root": "correlated"}[row["kind"]]
+        lines.append(f"{row['epsilon']:7g}  {what:<20}  {kind:<10}  {numbers}")
+    return "\n".join([*lines, "error: mean squared, 1 without any release"])
 
 
 def describe(answer: dict[str, Any]) -> str:

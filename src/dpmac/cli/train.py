@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -30,6 +30,9 @@ from dpmac.config import (
 )
 from dpmac.experiments import Profile, profiled
 from dpmac.privacy import mechanisms
+
+if TYPE_CHECKING:
+    from dpmac.tasks import Task
 
 CHANNEL = (
     "mechanism",
@@ -103,8 +106,8 @@ class RunOptions:
     mechanism: Annotated[str, tyro.conf.arg(help=f"Mechanism: {mechanisms.allowed()}.")] = Channel.mechanism
     clip_norm: float = 0.5
     """C: the norm that messages are clipped to before the noise."""
-    symbols: int = 3
-    """k of the channels that send symbols."""
+    symbols: int | Literal["auto"] = 3
+    """k of the channels that send symbols; auto: as many as tell most at the budget, for a symbol that is sent once."""
     copies: int = 1
     """1: one noisy message for all. One per recipient: fresh noise for each, and each is counted."""
     period: int = 1
@@ -200,7 +203,8 @@ class RunOptions:
 
     def channel(self, place: Place) -> Channel:
         """The channel, if it uses every option about it that was given."""
-        channel = Channel(place=place, **{name: getattr(self, name) for name in CHANNEL})
+        known: dict[str, Any] = {**{name: getattr(self, name) for name in CHANNEL}, "symbols": self.alphabet()}
+        channel = Channel(place=place, **known)
         mechanism, default = mechanisms.of(channel), RunOptions
         unused = [] if mechanism.clips else ["clip_norm"]
         unused += ["message_size"] if mechanism.alphabet else ["symbols"]
@@ -210,6 +214,32 @@ class RunOptions:
             why = "needs --anneal-from" if name == "anneal_share" else f"is not for the mechanism {self.mechanism}"
             require(getattr(self, name) == getattr(default, name), f"{said} {why}")
         return channel
+
+    def alphabet(self) -> int:
+        """The number of symbols, as given or as the budgets pay for."""
+        if self.symbols != "auto":
+            return self.symbols
+        require(self.period == 0 and self.copies == self.rounds == 1, "--symbols auto is for one symbol: --period 0")
+        from dpmac import plugins, tasks
+
+        task = tasks.make(self.task, **plugins.settings(self.set))
+        budgets = {each for text in self.epsilon for each in Budget.parse(text).epsilon}
+        chosen = {epsilon: symbols_for(task, epsilon) for epsilon in sorted(budgets)}
+        said = ", ".join(f"{count} at epsilon {epsilon:g}" for epsilon, count in chosen.items())
+        require(
+            len({*chosen.values()}) == 1, f"these budgets pay for different numbers of symbols, {said}: train apart"
+        )
+        return chosen.popitem()[1]
+
+
+def symbols_for(task: "Task", epsilon: float) -> int:
+    """How many symbols tell most of a task's secret at ε; where it has few values, at most as many."""
+    from dpmac.privacy import scalar
+    from dpmac.tasks import abilities
+
+    require(epsilon < float("inf"), "--symbols auto needs finite budgets; free messages have room for any number")
+    known = abilities(task)
+    return scalar.best_symbols(epsilon, known.secret_dimensions, max(2, known.symbols or scalar.MOST_SYMBOLS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from dpmac import privacy
-from dpmac.config import require
+from dpmac.config import RunConfig, require
 from dpmac.figures.plots import INK, Panel, box_of, canvas, save, to_svg
 from dpmac.results import store
 
@@ -19,7 +19,6 @@ HEAD = (
     "return, IQM",
     "95 % interval",
     "above silence",
-    "limit",
     "overheard",
     "cap",
     "audit, ε ≥",
@@ -30,9 +29,24 @@ GAPS = {
     "right_after": "after flips",
     "return_on": "return",
     "return_off": "without flips",
-    "limit": "limit",
     "told": "told all",
 }
+LIMITS = {
+    "randomised": "k-ary response",
+    "two": "two symbols",
+    "fixed": "best fixed code",
+    "shared": "best code that uses the scene",
+    "public": "best code, scene public",
+    "bound": "bound for everybody",
+}
+"""What no team of a kind can earn more than, in the order of `analysis.limit`."""
+DRAWN = {
+    "fixed": ("best fixed code (scripted walkers)", "#555555", ":"),
+    "shared": ("best code that uses the scene (scripted walkers)", "#555555", "--"),
+    "public": ("best code if the scene were public (scripted walkers)", "#555555", "-."),
+    "bound": ("bound: no mechanism and no walker passes", INK, "-"),
+}
+"""Limits in the picture: what each is, its colour and dash."""
 STYLES = {
     "response-once": ("#2a6fc9", "o", "-"),
     "response-every": ("#7fb2ea", "s", "--"),
@@ -69,7 +83,6 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
         number(row["return_iqm"]),
         interval(row["return_low"], row["return_high"]),
         "-" if gain is None else f"{number(gain['value'], '+.2f')} {interval(gain['low'], gain['high'], '+.2f')}",
-        number(row["limit"]),
         number(heard and heard["accuracy"], ".3f"),
         number(heard and heard["cap"], ".3f") + (" VIOLATED" if heard and heard["verdict"] == "violated" else ""),
         number(audit and audit["lower_bound"]) + (" REFUTED" if refuted else ""),
@@ -78,13 +91,47 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
 
 def gap_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Where lines of symbols lose what their channel could carry, as text, in the order of `GAPS`."""
-    rows = []
+    rows, limits = [], limits_of(found)
+    told = limits["fixed"][-1]["return_mean"] if limits else None
     for row in (row for row in found["rows"] if row["gap"]):
-        told = found["limit"][-1]["return_mean"] if found["limit"] else None
-        numbers = row["gap"] | {"limit": row["limit"], "told": told}
+        numbers = row["gap"] | {"told": told}
         shares = [number(numbers.get(name), ".3f" if name.startswith("right") else ".2f") for name in GAPS]
         rows.append((row["label"], number(row["exact_epsilon"], ".4g"), *shares))
     return rows
+
+
+def limits_of(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Points of each limit by ε; none where the task has no limits, or version 0.1 worked them out."""
+    return {name: line["points"] for name, line in ((found.get("limits") or {}).get("lines") or {}).items()}
+
+
+def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The limits at the budgets as text, in the order of `LIMITS`."""
+    limits, budgets = limits_of(found), {float(row["epsilon"]) for row in found["rows"]}
+    at = {name: {point["epsilon"]: point["return_mean"] for point in points} for name, points in limits.items()}
+    return [
+        (number(epsilon, ".4g"), *(number(at.get(name, {}).get(epsilon)) for name in LIMITS))
+        for epsilon in sorted(budgets)
+        if at and epsilon in at["bound"]
+    ]
+
+
+def tables(found: dict[str, Any]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """Head and rows of each table: the teams, where symbols lose, and the limits; those without rows are left out."""
+    every = [
+        (HEAD, rows_of(found)),
+        (("channel and schedule", "exact ε", *GAPS.values()), gap_rows(found)),
+        (("ε", *LIMITS.values()), limit_rows(found)),
+    ]
+    return [(head, rows) for head, rows in every if rows]
+
+
+def scored(found: dict[str, Any]) -> str:
+    """What returns are means over."""
+    starts = f"{found['final_episodes']:,} common starts"
+    if found.get("scored") == "all secrets":
+        return f"on {starts}, the mean over all secrets and, for one symbol an agent, over all that it may release"
+    return f"on {starts} with one draw of secrets and noise each, which luck may lift above a limit"
 
 
 def aligned(grid: Sequence[Sequence[str]]) -> str:
@@ -99,10 +146,8 @@ def aligned(grid: Sequence[Sequence[str]]) -> str:
 
 def table(found: dict[str, Any]) -> str:
     """Everything for people."""
-    lines = [aligned([HEAD, *rows_of(found)])]
-    if lost := gap_rows(found):
-        lines += ["", aligned([("channel and schedule", "exact ε", *GAPS.values()), *lost])]
-    return "\n".join([*lines, "", f"return: {found['reward_unit']}"])
+    parts = [aligned([head, *rows]) for head, rows in tables(found)]
+    return "\n\n".join([*parts, f"return: {found['reward_unit']}; scored {scored(found)}"])
 
 
 def marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -132,33 +177,24 @@ def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: b
     axes.annotate(text, (0, value), at, ("axes fraction", "data"), "offset points", va=side, fontsize=7)
 
 
-def limit_of(found: dict[str, Any]) -> list[tuple[float, float]]:
-    """The limit (ε, return) at the budgets of the lines alone: straight between the same points as they are, it lies
-    above them where every point does."""
-    known = {
-        round(float(row["exact_epsilon"]), 2): row["limit"] for line in lines_of(found) for row in finite(found, line)
-    }
-    return sorted((epsilon, value) for epsilon, value in known.items() if value is not None)
-
-
 def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return against exact ε with intervals, between what silence, free messages and reference policies earn."""
     drawn, lines = [], lines_of(found)
-    for place, line in enumerate(lines):
+    for line in lines:
         rows, (colour, marker, dash) = finite(found, line), STYLES.get(line, ("#888888", "o", ":"))
-        aside = 1.025 ** (place - (len(lines) - 1) / 2)  # intervals at the same ε side by side
-        x = aside * np.array([float(row["exact_epsilon"]) for row in rows])
+        x = np.array([float(row["exact_epsilon"]) for row in rows])
         y, low, high = (np.array([row[f"return_{name}"] for row in rows]) for name in ("iqm", "low", "high"))
         axes.errorbar(x, y, [y - low, high - y], color=colour, linewidth=1.2, linestyle=dash, elinewidth=1, capsize=2)
         axes.plot(x, y, marker, color=colour, markersize=4.5, label=rows[0]["label"])
         numbers = {"x": x, "y": y, "low": low, "high": high}
         rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in numbers.items()}
         drawn.append({"label": rows[0]["label"], "colour": colour, **rounded})
-    limit = limit_of(found)
-    if limit:
-        axes.plot(
-            *zip(*limit, strict=True), color=INK, linewidth=1.3, alpha=0.85, label="limit: told once, nothing lost"
-        )
+    limits = limits_of(found)
+    for name, (label, colour, dash) in DRAWN.items():
+        if name not in limits:
+            continue
+        points = [(point["epsilon"], point["return_mean"]) for point in limits[name]]
+        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1, linestyle=dash, label=label, zorder=1)
     for row in found["rows"]:
         if row["exact_epsilon"] in (0.0, "inf"):
             name = "silence" if row["exact_epsilon"] == 0.0 else "free messages"
@@ -168,7 +204,8 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
     if "scripted" in references:
         level(axes, references["scripted"], "scripted", dash=":")
     shown = [row[f"return_{name}"] for row in found["rows"] for name in ("low", "high")]
-    shown += [value for _, value in limit] + [references[k] for k in ("scripted",) if k in references]
+    shown += [point["return_mean"] for point in limits.get("bound", [])]
+    shown += [references[k] for k in ("scripted",) if k in references]
     low, high = min(shown, default=-1.0), max(shown, default=0.0)
     axes.set_ylim(low - 0.15 * (high - low), high + 0.12 * (high - low))
     if "random" in references:
@@ -269,10 +306,9 @@ def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     before, after = text[: text.index(begin)], text[text.index(end) :]
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",
-        f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, scored on "
-        f"{found['final_episodes']:,} common starts; scale `{found['scale']}`. {found['reward_unit'].capitalize()}.",
-        marked(HEAD, rows_of(found)),
+        f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, by the learner "
+        f"`{found['recipe'].get('learner', RunConfig.learner)}`; scale `{found['scale']}`. Scored {scored(found)}. "
+        f"{found['reward_unit'].capitalize()}.",
+        *(marked(head, rows) for head, rows in tables(found)),
     ]
-    if lost := gap_rows(found):
-        body.append(marked(("channel and schedule", "exact ε", *GAPS.values()), lost))
     page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

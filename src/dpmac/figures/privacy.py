@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dpmac.config import AccountantName, Budget, Channel, require
-from dpmac.privacy import mechanisms
+from dpmac.privacy import mechanisms, streams
 from dpmac.privacy.report import consequences
 
 PANELS = {
@@ -20,9 +20,30 @@ PANELS = {
 FORMATS = (".png", ".svg", ".pdf")
 
 
+def plot_streams(path: str, stream: streams.Stream, delta: float) -> None:
+    """Draw how well a stream can be followed over ε, for both readings of a budget and both kinds of noise."""
+    check_format(path)
+    grid = [float(epsilon) for epsilon in np.geomspace(0.3, 30, 25)]
+    told = [row for epsilon in grid for row in streams.rows(stream, epsilon, delta)]
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for reading, colour in (("increment", "C0"), ("episode", "C1")):
+        for kind, dash, name in (("plain", "--", "plain noise"), ("root", "-", "noise correlated over time")):
+            errors = [row["error"] for row in told if (row["reading"], row["kind"]) == (reading, kind)]
+            axis.plot(grid, errors, colour + dash, label=f"neighbours differ in one {reading}, {name}")
+    axis.set(xscale="log", ylim=(0, 1), xlabel="exact ε", ylabel="mean squared error of following")
+    axis.set_title(f"a stream of decay {stream.decay:g}, T = {stream.horizon}, δ = {delta:g}", fontsize=9)
+    axis.legend(fontsize="small")
+    figure.savefig(path, dpi=130)
+
+
+def check_format(path: str) -> None:
+    require(Path(path).suffix in FORMATS, f"the plot's file must end in {', '.join(FORMATS)}, not {path}")
+
+
 def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 8) -> None:
     """Draw what `explain` says over ε, from 0.01 to 30, into a file whose name says the format."""
-    require(Path(path).suffix in FORMATS, f"the plot's file must end in {', '.join(FORMATS)}, not {path}")
+    check_format(path)
     grid = np.geomspace(0.01, 30, 25)
     kinds: dict[AccountantName, str] = {"paper": "C1--", "exact": "C0-"}
     mechanism = mechanisms.of(channel)

@@ -286,16 +286,11 @@ def frontier_section(frontiers: Sequence[dict[str, Any]]) -> str:
     """Return against exact ε for every channel and schedule, task by task."""
     parts = []
     for found in frontiers:
-        rows, lost = (
-            [[text(cell) for cell in row] for row in part]
-            for part in (frontier.rows_of(found), frontier.gap_rows(found))
-        )
         parts.append(f"<h3>{text(task_title(found['task']))}</h3>{show(frontier.panel(found), 'broad')}")
-        parts.append(table(frontier.HEAD, rows, range(1, len(frontier.HEAD))))
-        if lost:
-            head = ("channel and schedule", "exact ε", *frontier.GAPS.values())
-            parts.append("<p>Where symbols lose what their channel could carry:</p>")
-            parts.append(table(head, lost, range(1, len(head))))
+        parts.append(f"<p>Scored {text(frontier.scored(found))}.</p>")
+        for head, rows in frontier.tables(found):
+            cells = [[text(cell) for cell in row] for row in rows]
+            parts.append(table(head, cells, range(0 if head[0] == "ε" else 1, len(head))))
     words = (
         "<p>Channels and schedules at the same exact budget of a whole episode, trained by one recipe; what free "
         "messages and silence earn; and what agents earn who are told each other’s secrets once through randomised "

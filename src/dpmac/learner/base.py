@@ -22,7 +22,7 @@ from dpmac.agents.team import Team
 from dpmac.config import BadInput, require
 from dpmac.learner.private import Private
 from dpmac.learner.rollout import Trace, rollout
-from dpmac.tasks import Task
+from dpmac.tasks import Task, abilities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +142,11 @@ BUILT_IN = {
     "pathwise": "dpmac.learner.pathwise:Pathwise",
 }
 """Learners by name; imported when asked for."""
+
+
+def default_for(task: Task) -> str:
+    """The learner that finds most on a task: the gradient of the return itself, where the task has one."""
+    return "pathwise" if abilities(task).differentiable else "maddpg"
 
 
 def find(name: str) -> type[Learner]:

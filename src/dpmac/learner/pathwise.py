@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 
@@ -197,7 +196,8 @@ class Pathwise(Learner):
         Symbols are still explored, by this share of the jitter: what is averaged over is the symbol as well as its
         noise, so that the gradient of the scores is exact. The code becomes sure of itself as the share falls.
         """
-        outcomes = joint_outcomes(team)
+        outcomes = team.outcomes
+        assert outcomes is not None
         count = max(1, play.episodes // len(outcomes))
 
         def one(released: Array) -> Trace:
@@ -228,10 +228,7 @@ class Pathwise(Learner):
 
     def expects(self, team: Team) -> bool:
         """Whether the return can be averaged over all that the channel may release in an episode."""
-        spec, size = team.channel.spec, team.channel.size
-        law = jax.eval_shape(lambda: team.channel.law(jnp.zeros(size), pick(team.free, 0))) if size else None
-        once = spec.copies == team.uses == 1 and spec.place == "sender" and not spec.sample_rate
-        return self.expectation > 0 and law is not None and once and size**team.agents <= MOST_OUTCOMES
+        return self.expectation > 0 and team.outcomes is not None and len(team.outcomes) <= MOST_OUTCOMES
 
 
 def drawn_again(team: Team, key: Array, index: Array) -> Team:
@@ -244,9 +241,3 @@ def drawn_again(team: Team, key: Array, index: Array) -> Team:
     ]
     made = jax.tree.unflatten(structure, drawn)
     return jax.tree.map(lambda x: x[jnp.zeros(len(x), int)], made) if team.shared else made
-
-
-def joint_outcomes(team: Team) -> Array:
-    """Everything (outcome, agent, symbol) that a channel which releases one symbol of each agent may release."""
-    symbols = np.indices((team.channel.size,) * team.agents).reshape(team.agents, -1).T
-    return jax.nn.one_hot(symbols, team.channel.size)

@@ -88,6 +88,9 @@ class Abilities(NamedTuple):
     """Actions (agent,) of a reference policy that knows the secrets."""
     informed: Callable[[State, jax.Array], jax.Array] | None = None
     """What to make of a belief about the secrets (see `Informed`)."""
+    with_secrets: Callable[[State, jax.Array], State] | None = None
+    """A first state with these secrets (agent,) in place of its own; for tasks whose one secret has `symbols` values,
+    all as likely (see `Informed`)."""
     at_once: int = 0
     """Episodes of a run that can be played side by side at most; 0: any number."""
     reference_episodes: int = 0
@@ -109,6 +112,11 @@ class Abilities(NamedTuple):
     differentiable: bool = False
     """Whether `step` also takes weights (agent, action) on all actions instead of actions (agent,), and state and
     rewards can be differentiated with respect to them."""
+    symbols: int = 0
+    """How many values the one secret of each agent may have (see `Informed`); 0: it is a number, or there are several.
+    """
+    secret_dimensions: int = 2
+    """Of the space in which lies what secrets stand for, for the number of symbols that pays at a budget."""
     paper_batch: int = 128
     """Episodes in a minibatch of the paper."""
 
@@ -164,6 +172,9 @@ REGISTRY: dict[str, str | type] = {
     "ccn": "dpmac.tasks.ccn:CCN",
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
+    "speaker-listener": "dpmac.tasks.speaker_listener:SpeakerListener",
+    "place": "dpmac.tasks.place:Place",
+    "drift": "dpmac.tasks.drift:Drift",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

@@ -100,6 +100,9 @@ class CCN:
         """`target`: the index that agent i sees, the other agent's."""
         return {"target": state.target[::-1]}
 
+    def with_secrets(self, state: CCNState, secrets: jax.Array) -> CCNState:
+        return state._replace(target=secrets[::-1])
+
     def scene(self, state: CCNState) -> Scene:
         return coloured(state.bodies, state.landmarks, state.target, COLOURS)
 

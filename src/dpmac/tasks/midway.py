@@ -98,6 +98,9 @@ class Midway:
         """`landmark`: the index that agent i has been told of."""
         return {"landmark": state.known}
 
+    def with_secrets(self, state: MidwayState, secrets: jax.Array) -> MidwayState:
+        return state._replace(known=secrets)
+
     def scene(self, state: MidwayState) -> Scene:
         colours = [COLOURS[index % len(COLOURS)] for index in range(self.landmarks)]
         return coloured(state.bodies, state.landmarks, state.known, colours)

@@ -156,6 +156,7 @@ def test_forbidden_actions_are_known_and_never_taken(name):
     assert task.observation_size == 3
     state = task.reset(jax.random.key(0))
     assert state.masks.sum(-1).tolist() == [2, 2]  # type: ignore[union-attr]
+    assert len(list(task.cautions())) == 1, "whether it repeats is tried out with allowed actions"
     earned, _ = tasks.reference_returns(task, jax.random.key(1), 8)["random"]
     assert earned > 0
     program = Program.of(RunConfig(f"pettingzoo:worlds:{name}", learner="mappo"))

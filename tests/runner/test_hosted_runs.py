@@ -101,7 +101,7 @@ def test_a_failing_environment_ends_with_one_clear_line(tmp_path, capfd):
 
 def test_bad_options_leave_no_folder(tmp_path, capsys):
     given = [*PURSUIT, "--out", str(tmp_path / "run")]
-    given[1], given[3:8] = "pettingzoo:worlds:Masked", ["horizon=5"]
+    given[1], given[3:8] = "pettingzoo:worlds:Named", ["horizon=5"]
     assert cli.main(given) == 2
     assert "Dict" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

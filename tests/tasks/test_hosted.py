@@ -119,6 +119,20 @@ def test_what_ends_early_is_padded_and_who_has_left_sees_nothing():
     np.testing.assert_allclose(played(own, jax.random.key(0), np.zeros((5, 2), int))[2].sum(0), [2, 3])
 
 
+@pytest.mark.parametrize("episodes", [3, 4, 9])
+def test_episodes_a_few_at_a_time_are_those_side_by_side_though_parts_of_them_hold_nothing(episodes):
+    class Few:
+        at_once = 4
+
+    def play(seed, nothing):
+        return {"said": jnp.zeros((2, 0)), "earned": seed * jnp.arange(3) + jnp.sum(nothing)}
+
+    given = jnp.arange(float(episodes)), jnp.zeros((episodes, 0))
+    found, wanted = tasks.each_episode(Few(), play, *given), jax.vmap(play)(*given)  # type: ignore[arg-type]
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    assert found["said"].shape == (episodes, 2, 0)
+
+
 def test_a_shorter_horizon_cuts_off():
     task = make("pettingzoo:worlds:World", horizon="3")
     assert played(task, jax.random.key(0), np.zeros((3, 2), int))[1].shape == (4, 2, 3)
@@ -142,6 +156,7 @@ def test_forbidden_actions_are_known_and_never_taken(name):
     assert task.observation_size == 3
     state = task.reset(jax.random.key(0))
     assert state.masks.sum(-1).tolist() == [2, 2]  # type: ignore[union-attr]
+    assert len(list(task.cautions())) == 1, "whether it repeats is tried out with allowed actions"
     earned, _ = tasks.reference_returns(task, jax.random.key(1), 8)["random"]
     assert earned > 0
     program = Program.of(RunConfig(f"pettingzoo:worlds:{name}", learner="mappo"))

@@ -236,9 +236,15 @@ def make(name: str, **values: Any) -> Task:
 
 def each_episode(task: Task, play: Callable[..., Any], *given: Any) -> Any:
     """What `play` makes of each episode of these arrays (episode, …): all side by side, or as many as a task allows."""
-    if at_once := abilities(task).at_once:
-        return jax.lax.map(lambda one: play(*one), given, batch_size=at_once)
-    return jax.vmap(play)(*given)
+    at_once = abilities(task).at_once
+    if not at_once:
+        return jax.vmap(play)(*given)
+    # `lax.map` cannot put parts together that hold nothing, such as the messages of those who are silent.
+    shapes = jax.eval_shape(jax.vmap(play), *given)
+    parts = iter(
+        jax.lax.map(lambda one: [leaf for leaf in jax.tree.leaves(play(*one)) if leaf.size], given, batch_size=at_once)
+    )
+    return jax.tree.map(lambda like: next(parts) if like.size else jnp.zeros(like.shape, like.dtype), shapes)
 
 
 def check_count(what: str, value: int, least: int, most: int) -> None:

@@ -205,6 +205,13 @@ class Play:
         masks = layout.allowed(observations, infos) if layout.masked else None
         self.sight = Sight(layout.gather(observations), np.array(not self.env.agents), masks)
 
+    def allowed(self, actions: np.ndarray) -> np.ndarray:
+        """Actions (agent,), each a place among those that are allowed, round and round."""
+        if self.sight.masks is None:
+            return actions
+        open_to = (np.flatnonzero(mask) for mask in self.sight.masks)
+        return np.array([each[action % len(each)] for each, action in zip(open_to, actions, strict=True)], np.int8)
+
     def step(self, actions: np.ndarray) -> np.ndarray:
         """Rewards (agent,) of a step; zeros once the episode is over."""
         self.place += actions.tobytes()
@@ -344,7 +351,7 @@ def repeats(task: Hosted, episodes: int = 5, steps: int = 10) -> bool:
         play.begin(seed)
         parts = [play.sight.observations]
         for now in actions:
-            parts += [play.step(now), play.sight.observations]
+            parts += [play.step(play.allowed(now)), play.sight.observations]
         return np.concatenate([part.ravel() for part in parts])
 
     forwards = [trace(first, seed) for seed in range(episodes)]

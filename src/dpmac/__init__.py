@@ -7,7 +7,7 @@ configuration. Whatever needs JAX is imported when it is first used.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpmac.config import BadInput, Budget, Channel, NetworkConfig, RunConfig, Training
+from dpmac.config import BadInput, Budget, Channel, NetworkConfig, PrivateTraining, RunConfig, Training
 
 if TYPE_CHECKING:
     from dpmac import games, privacy, tasks
@@ -23,6 +23,7 @@ __all__ = [
     "Budget",
     "Channel",
     "NetworkConfig",
+    "PrivateTraining",
     "RunConfig",
     "Training",
     "evaluate",

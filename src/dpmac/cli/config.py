@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> None:
 
 def toml(config: RunConfig, learner: type) -> str:
     """A configuration as TOML, each field below what it means."""
-    tables = {"channel": type(config.channel), "networks": type(config.networks), "training": type(config.training)}
+    tables = {name: type(getattr(config, name)) for name in ("channel", "networks", "training", "private")}
     plain = {"task_options", "method_options", "learner_options", "budgets", *tables}
     data = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
     lines = [HEAD, *fields({name: value for name, value in data.items() if name not in plain}, RunConfig)]

@@ -34,7 +34,7 @@ PATHWISE = dataclasses.replace(MAPPO, learner="pathwise", learner_options={})
 
 
 def verdicts(config: RunConfig, watched: type[Watched] = Watched, **given: Any) -> list[str]:
-    return [answer["verdict"] for answer in audit(config, **({"updates": 300, "canaries": 2} | given), watched=watched)]
+    return [answer["verdict"] for answer in audit(config, **({"updates": 600, "canaries": 1} | given), watched=watched)]
 
 
 class WithReplacement(Watched):
@@ -51,7 +51,7 @@ class WithReplacement(Watched):
     ids=lambda config: config.learner,
 )
 def test_a_true_claim_is_not_refuted(config):
-    assert set(verdicts(config, canaries=32 if config is MADDPG else 2)) == {"consistent"}
+    assert set(verdicts(config, canaries=32 if config is MADDPG else 1)) == {"consistent"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_planted_fault_is_caught(clip, noise, monkeypatch):
         lambda self: {k: v * {"train_clip": clip, "train_noise": noise}.get(k, 1) for k, v in true(self).items()}
     )
     monkeypatch.setattr(Program, "settings", planted)
-    found = audit(MAPPO, 300, 2)[0]
+    found = audit(MAPPO, 600, 1)[0]
     assert found["verdict"] == "refuted"
     assert noise or found["lower_bound"] > 3
 

@@ -69,8 +69,8 @@ class Altered(Rollout):
 
 def audit(
     config: RunConfig,
-    updates: int = 100,
-    canaries: int = 8,
+    updates: int = 500,
+    canaries: int = 1,
     confidence: float = 0.99,
     seed: int = 0,
     watched: type[Watched] = Watched,

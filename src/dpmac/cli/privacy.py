@@ -272,9 +272,9 @@ class AuditTraining:
 
     folder: tyro.conf.Positional[Path]
     """Folder of a run."""
-    updates: int = 200
+    updates: int = 500
     """Updates of that training, where each episode enters one; a replay is watched for the life of an episode."""
-    canaries: int = 2
+    canaries: int = 1
     """Canary sources: new ones in every update, or in a replay those among the first fresh episodes."""
     confidence: float = 0.99
     """Of each verdict."""

@@ -179,7 +179,7 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("explain --epsilon inf", "one finite epsilon"),
         ("explain --neighbours transition", "--neighbours inputs"),
         ("explain --plot plot.docx", "must end in"),
-        ("guess", "dpmac privacy has: calibrate, account, audit, eavesdrop, explain"),
+        ("guess", "dpmac privacy has: calibrate, account, audit, audit-training, eavesdrop, explain, stream, ledger"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_two(capsys, arguments, message):

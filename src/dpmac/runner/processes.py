@@ -1,17 +1,13 @@
 """The scheduler's jobs in several processes of this machine, which share its devices.
 
 One population does not keep a large GPU busy: its kernels are many and small. Several populations do where the kernels
-of different processes run at the same time, which is what NVIDIA's MPS is for. It is started here if the
-machine has it.
+of different processes run at the same time, which is what NVIDIA's MPS is for.
 """
 
 import contextlib
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -33,7 +29,6 @@ class Processes(crew.Crew):
     def __init__(self, count: int):
         self.count = count
         self.stack = contextlib.ExitStack()
-        self.stack.enter_context(shared_gpu())
         variables = {
             "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"],
             "XLA_PYTHON_CLIENT_MEM_FRACTION": os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY / count:.3f}"),
@@ -93,20 +88,3 @@ def put(variables: dict[str, str | None]) -> None:
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
-
-
-@contextlib.contextmanager
-def shared_gpu() -> Iterator[None]:
-    """NVIDIA's MPS for as long as this lasts, unless somebody has started it already, or the machine has none."""
-    control = shutil.which("nvidia-cuda-mps-control")
-    if control is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
-        yield
-        return
-    folder = tempfile.mkdtemp(prefix="dpmac-mps-")
-    with environment({"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}):
-        try:
-            subprocess.run([control, "-d"], check=True, capture_output=True, timeout=30)
-            yield
-        finally:
-            subprocess.run([control], input=b"quit\n", capture_output=True, timeout=60, check=False)
-            shutil.rmtree(folder, ignore_errors=True)

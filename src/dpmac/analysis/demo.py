@@ -4,12 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from dpmac.analysis import limit
+from dpmac.agents.team import pick
+from dpmac.analysis import expected, limit
 from dpmac.config import Budget, NetworkConfig, RunConfig, Training
 from dpmac.frontiers import LINES
-from dpmac.runner import noise, population
+from dpmac.runner import noise, population, train
 from dpmac.runner.population import Loaded
 
 SEEDS = (0, 1)
@@ -20,8 +22,8 @@ SILENT_STEPS = 160_000
 LEARNER_OPTIONS: dict[str, Any] = {}
 """The learner's defaults find a whole code in so many steps; in two thirds of them two of four seeds did not."""
 NETWORKS = NetworkConfig(hidden=64, aware=True, products=48, entry_layer=True, share_parameters=True)
-STARTS = 1024
-"""Common starts that teams are scored on, and that the limit is worked out for."""
+STARTS = 256
+"""Common starts that teams are scored on, with all secrets and releases, and that the limit is worked out for."""
 
 
 def configurations() -> dict[str, RunConfig]:
@@ -71,9 +73,13 @@ MANY = 30.0
 
 
 def scores(loaded: Loaded, budget: Budget) -> list[float]:
-    """Mean return of every team at the noise of a budget."""
-    scale = noise.scales_of(loaded.config, loaded.program, [budget] * len(loaded.runs))
-    return np.asarray(population.scores(loaded.program, loaded.teams, scale, STARTS)).mean(axis=1).tolist()
+    """Mean return of every team at the noise of a budget, over starts, secrets and releases."""
+    scale, key = (
+        noise.scales_of(loaded.config, loaded.program, [budget] * len(loaded.runs)),
+        jax.random.key(train.EVALUATION_SEED),
+    )
+    runs = [pick((loaded.teams, scale), index) for index in range(len(loaded.runs))]
+    return [float(np.mean(expected.expected(loaded.program, *run, key, STARTS))) for run in runs]
 
 
 def row(method: str, epsilon: str, returns: list[float], limit: float, claims: list[dict[str, Any]]) -> dict[str, Any]:

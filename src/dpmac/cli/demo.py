@@ -66,6 +66,7 @@ def text(result: dict[str, Any], out: Path) -> str:
     verdict = "do not overlap: messages help" if result["separated"] else "OVERLAP"
     return (
         f"{captured.get()}Ranges with and without messages {verdict}. {result['seconds']:.0f} s.\n"
-        "limit: what no mechanism of this ε passes in expectation on the same starts; for silence, scripted walkers.\n"
+        "return: mean over starts, all secrets and all releases.\n"
+        "limit: what no mechanism of this ε passes there; for silence, what scripted walkers earn.\n"
         f"Look at {out / 'curves.png'} and {out / 'episode.gif'}; {out / 'dpmac' / 'privacy.json'} is the statement."
     )

@@ -4,7 +4,6 @@ import inspect
 import itertools
 import json
 import math
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import imageio.v3
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
-from pages import DOCS, blocks, play
+from pages import DOCS, blocks, played
 from test_same_bits import differing
 
 import dpmac
@@ -48,15 +47,8 @@ def test_the_page_names_everything_that_a_learner_may_have():
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
-    """A folder of a user, as an installed command sees it, after everything on the page was done in it."""
-    folder = tmp_path_factory.mktemp("outside")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [part for part in sys.path if part])
-        play(PAGE)
+    with played(PAGE, tmp_path_factory.mktemp("outside")) as folder:
         yield folder
-    for file in FILES:
-        sys.modules.pop(file.removesuffix(".py"), None)
 
 
 def test_a_protocol_outside_the_package_trains_resumes_and_is_filmed(outside):

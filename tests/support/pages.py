@@ -6,9 +6,12 @@ import io
 import re
 import shlex
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from tiny import dpmac
 
 from dpmac import cli
@@ -45,6 +48,18 @@ class Block(NamedTuple):
     language: str
     title: str
     text: str
+
+
+@contextlib.contextmanager
+def played(page: str, folder: Path) -> Iterator[Path]:
+    """A folder of a user, as an installed command sees it, after everything on a page was done in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [part for part in sys.path if part])
+        play(page)
+        yield folder
+    for block in blocks(page):
+        sys.modules.pop(block.title.removesuffix(".py"), None)
 
 
 def blocks(page: str) -> list[Block]:

@@ -1,10 +1,8 @@
 """What docs/own-task.md shows works from outside the package."""
 
-import sys
-
 import imageio.v3
 import pytest
-from pages import DOCS, blocks, play
+from pages import DOCS, blocks, played
 
 from dpmac.privacy import ledger
 from dpmac.results import store
@@ -23,14 +21,8 @@ def test_the_page_names_everything_that_a_task_may_have_and_its_task_is_short():
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
-    """A folder of a user, as an installed command sees it, after everything on the page was done in it."""
-    folder = tmp_path_factory.mktemp("outside")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [part for part in sys.path if part])
-        play(PAGE)
+    with played(PAGE, tmp_path_factory.mktemp("outside")) as folder:
         yield folder
-    sys.modules.pop("harbour", None)
 
 
 def test_a_task_outside_the_package_says_who_observes_what(outside):

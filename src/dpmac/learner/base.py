@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -134,6 +136,12 @@ class Learner(ABC):
     def operations(self, state: Any) -> float:
         """Floating-point operations per row (one step of one agent's episode) that an update cannot do without."""
         return float("nan")
+
+
+def stepped(optimiser: Any, networks: Any, gradient: Any, state: Any, scale: Array | float) -> tuple[Any, Any]:
+    """Networks (agent, …) and their optimisers' state after one step along a gradient, at this scale of the rate."""
+    change, state = jax.vmap(optimiser.update)(gradient, state, networks)
+    return eqx.apply_updates(networks, jax.tree.map(lambda x: scale * x, change)), state
 
 
 BUILT_IN = {

@@ -11,7 +11,6 @@ import math
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,7 +23,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
-from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
 from dpmac.learner.private import Private
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
@@ -369,7 +368,7 @@ def update(
     draws.
     """
     batch_key, gumbel_key, auxiliary_key, *others = jax.random.split(key, 3 if learner.replay_noise else 4)
-    team, step = networks.team, jax.vmap(learner.optimiser.update)
+    team, step = networks.team, partial(stepped, learner.optimiser, scale=rate_scale)
     batch = replay.by_time(replay.sample(ring, batch_key, count))
     if learner.standardise:
         batch = standardised(batch, ring)
@@ -379,8 +378,7 @@ def update(
     draws = jax.vmap(team.noise_draws)(keys)
     target = targets(learner, networks, batch, draws, scale)
     loss, gradient = jax.value_and_grad(critic_loss)(networks.critics, batch, target, team.policy)
-    change, critic_state = step(gradient, optimisers.critics, networks.critics)
-    critics = eqx.apply_updates(networks.critics, jax.tree.map(lambda x: rate_scale * x, change))
+    critics, critic_state = step(networks.critics, gradient, optimisers.critics)
     gumbel = actor_noise(team, batch, gumbel_key)
 
     def team_loss(team: Team) -> tuple[Array, dict[str, Array]]:
@@ -391,8 +389,7 @@ def update(
         return loss + extra, report
 
     (actor, report), gradient = jax.value_and_grad(team_loss, has_aux=True)(team)
-    change, team_state = step(team.tied(gradient), optimisers.team, team)
-    team = eqx.apply_updates(team, jax.tree.map(lambda x: rate_scale * x, change))
+    team, team_state = step(team, team.tied(gradient), optimisers.team)
     report |= {"critic_loss": loss / team.agents, "actor_loss": actor / team.agents}
     return followed(learner, networks, team, critics), Optimisers(team_state, critic_state), report
 
@@ -420,7 +417,7 @@ def private_update(
 
     Critics and actors step from the same networks, for both of their gradients leave in one release.
     """
-    step, slots = jax.vmap(learner.optimiser.update), len(ring.episodes.rewards)
+    step, slots = partial(stepped, learner.optimiser, scale=rate_scale), len(ring.episodes.rewards)
 
     def gradient(online: tuple[Team, Critic], slot: Array) -> tuple[Team, Critic]:
         team, critics = online
@@ -437,9 +434,6 @@ def private_update(
     stored = jnp.arange(slots) < ring.added
     taken = private.drawn(slots, count / slots) & stored
     (slope, critic_slope), report = private.release(gradient, (networks.team, networks.critics), taken, count)
-    change, team_state = step(networks.team.tied(slope), optimisers.team, networks.team)
-    critic_change, critic_state = step(critic_slope, optimisers.critics, networks.critics)
-    team, critics = eqx.apply_updates(
-        (networks.team, networks.critics), jax.tree.map(lambda x: rate_scale * x, (change, critic_change))
-    )
+    team, team_state = step(networks.team, networks.team.tied(slope), optimisers.team)
+    critics, critic_state = step(networks.critics, critic_slope, optimisers.critics)
     return followed(learner, networks, team, critics), Optimisers(team_state, critic_state), report

@@ -6,9 +6,9 @@ Axes inside an update: (time, agent, episode, feature).
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -19,7 +19,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
 from dpmac.learner.private import Private
 from dpmac.learner.replay import Episode, by_time
 from dpmac.tasks import Task, abilities
@@ -287,11 +287,7 @@ def moved(
     learner: Mappo, networks: tuple[Team, Critic], gradients: Any, optimisers: Any, rate_scale: Array
 ) -> tuple[Team, Critic, Any]:
     """Team, critics and optimisers after one step along the gradients of the first two."""
-
-    def step(tree: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
-        change, state = jax.vmap(learner.optimiser.update)(gradient, state, tree)
-        return eqx.apply_updates(tree, jax.tree.map(lambda x: rate_scale * x, change)), state
-
+    step = partial(stepped, learner.optimiser, scale=rate_scale)
     team, team_state = step(networks[0], networks[0].tied(gradients[0]), optimisers[0])
     critics, critic_state = step(networks[1], gradients[1], optimisers[1])
     return team, critics, (team_state, critic_state)

@@ -9,7 +9,6 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -19,7 +18,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import Given, Team, pick
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout, traced
+from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
 from dpmac.learner.private import Private
 from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.tasks import abilities
@@ -158,9 +157,7 @@ class Pathwise(Learner):
 
     def step(self, clock: Clock, team: Team, optimiser: Any, gradient: Any) -> tuple[Team, Any]:
         """A team and its optimiser after one step along a gradient."""
-        change, optimiser = jax.vmap(self.optimiser.update)(team.tied(gradient), optimiser)
-        scale = clock.rate_scale(self.decay)
-        return eqx.apply_updates(team, jax.tree.map(lambda x: scale * x, change)), optimiser
+        return stepped(self.optimiser, team, team.tied(gradient), optimiser, clock.rate_scale(self.decay))
 
     def gradient(
         self, team: Team, play: Rollout, noise: NoiseScale, clock: Clock, key: Array

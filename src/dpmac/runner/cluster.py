@@ -136,12 +136,12 @@ class Cluster(crew.Crew):
         task: Any = ray.remote(**self.resources)(train)
         return task.remote(job, out, options, stop, self.asked.patience)
 
-    def stranded(self, jobs: list[Job]) -> list[Job]:
+    def stranded(self, pending: dict[Any, Job]) -> list[Any]:
         lost = gone(self.dead)
-        return [job for job in jobs if where(job) in lost]
-
-    def abandon(self, handle: Any) -> None:
-        ray.cancel(handle, force=True)
+        found = [handle for handle, job in pending.items() if where(job) in lost]
+        for handle in found:
+            ray.cancel(handle, force=True)
+        return found
 
     def ended(self, handles: list[Any], seconds: float, everything: bool = False) -> list[Any]:
         return ray.wait(handles, num_returns=len(handles) if everything else 1, timeout=seconds)[0]

@@ -120,13 +120,9 @@ class Crew(abc.ABC):
     def outcome(self, handle: Any) -> Facts | None:
         """What `train` returned, or an exception: its own, or one that says how its process ended."""
 
-    def stranded(self, jobs: list[Job]) -> list[Job]:
-        """Those of these jobs whose processes are gone and will not say so; they are begun again."""
+    def stranded(self, pending: dict[Any, Job]) -> list[Any]:
+        """Let go of handles whose processes are gone and will not say so: these, whose jobs are begun again."""
         return []
-
-    def abandon(self, handle: Any) -> None:
-        """Let go of what a stranded job was begun with."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -164,11 +160,9 @@ class Crew(abc.ABC):
                         shutil.rmtree(jobs[index].folder, ignore_errors=True)  # where a copy of it was trained
                         options.after_each()
                         yield status(index, finished(out, jobs[index]), True)
-                again = self.stranded([jobs[index] for index in pending.values()])
-                for handle, index in [*pending.items()]:
-                    if jobs[index] in again:
-                        self.abandon(handle)
-                        pending[self.begin(jobs[index], out, plain, stop)] = pending.pop(handle)
+                for handle in self.stranded({handle: jobs[index] for handle, index in pending.items()}):
+                    index = pending.pop(handle)
+                    pending[self.begin(jobs[index], out, plain, stop)] = index
                 for index in pending.values():
                     piece, part = standing(jobs[index])
                     if piece is not None and shown[index] != (piece.step, len(piece.rows)):

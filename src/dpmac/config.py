@@ -7,6 +7,7 @@ a channel lives here, so that the agents build the channel and the privacy packa
 import dataclasses
 import json
 import math
+import numbers
 import types
 import typing
 from dataclasses import dataclass, field
@@ -33,8 +34,12 @@ def require(condition: bool, message: str) -> None:
         raise BadInput(message)
 
 
+def number(value: object) -> TypeGuard[float]:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+    return number(value) and math.isfinite(value) and value > 0
 
 
 def whole(value: object, least: int, most: int | None = None) -> TypeGuard[int]:
@@ -45,9 +50,15 @@ def check_seed(seed: int) -> None:
     require(whole(seed, 0, 2**32 - 1), f"seed must lie in [0, 2^32), not {seed}")
 
 
-def check_epsilon(epsilon: float) -> None:
-    fits = 1e-6 <= epsilon <= 1e6 or epsilon == math.inf
-    require(fits, f"epsilon must lie between 1e-6 and 1e6, or be inf (free messages), not {epsilon}")
+def check_epsilon(epsilon: float, name: str = "epsilon", unbounded: str = "free messages") -> None:
+    fits = number(epsilon) and (1e-6 <= epsilon <= 1e6 or epsilon == math.inf)
+    require(fits, f"{name} must lie between 1e-6 and 1e6, or be inf ({unbounded}), not {epsilon}")
+
+
+def check_delta(delta: float, name: str = "delta") -> None:
+    require(
+        number(delta) and 1e-300 <= delta < 1, f"{name} must lie strictly between 0 and 1 (1e-300 or more), not {delta}"
+    )
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
@@ -83,7 +94,11 @@ class Channel:
 
     def __post_init__(self) -> None:
         check_choice("place", self.place, Place)
-        require(positive(self.clip_norm), f"clip_norm must be a finite number above 0, not {self.clip_norm}")
+        norm = self.clip_norm
+        require(
+            positive(norm) and 1e-30 <= norm <= 1e30,
+            f"clip_norm must be a finite number above 0 (1e-30 to 1e30), not {norm}",
+        )
         require(whole(self.symbols, 2, 256), f"symbols must be a whole number from 2 to 256, not {self.symbols}")
         require(whole(self.copies, 1), f"copies must be a whole number from 1, not {self.copies}")
         require(whole(self.period, 0), f"period must be a whole number from 0 (once), not {self.period}")
@@ -144,7 +159,8 @@ class Release:
         check_choice("unit", self.unit, Unit)
         check_choice("neighbours", self.neighbours, Neighbours)
         require(whole(self.horizon, 1, 10**6), f"horizon must be a whole number from 1 to 10^6, not {self.horizon}")
-        require(self.noise >= 0 and math.isfinite(self.noise), f"noise must be finite and at least 0, not {self.noise}")
+        fits = number(self.noise) and 0 <= self.noise <= 1e100
+        require(fits, f"noise must be finite and at least 0 (1e100 at most), not {self.noise}")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -168,10 +184,11 @@ class Budget:
     accountant: AccountantName = "exact"
 
     def __post_init__(self) -> None:
-        require(len(self.epsilon) > 0, "a budget needs at least one epsilon")
+        several = isinstance(self.epsilon, tuple) and len(self.epsilon) > 0
+        require(several, f"a budget needs at least one epsilon, as the tuple (1.0,), not {self.epsilon!r}")
         for epsilon in self.epsilon:
             check_epsilon(epsilon)
-        require(0 < self.delta < 1, f"delta must lie strictly between 0 and 1, not {self.delta}")
+        check_delta(self.delta)
         check_choice("unit", self.unit, Unit)
         check_choice("accountant", self.accountant, AccountantName)
 
@@ -249,8 +266,8 @@ class Training:
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            require(whole(value, 1), f"{item.name} must be a whole number from 1, not {value}")
+            value, most = getattr(self, item.name), 2 * 10**9 if item.name == "steps" else 10**5
+            require(whole(value, 1, most), f"{item.name} must be a whole number from 1 to {most:,}, not {value}")
 
     def iterations(self, horizon: int) -> int:
         """Iterations of a run whose episodes have so many steps."""
@@ -281,8 +298,8 @@ class PrivateTraining:
 
     def __post_init__(self) -> None:
         if self.train_epsilon is not None:
-            check_epsilon(self.train_epsilon)
-        require(0 < self.train_delta < 1, f"train_delta must lie strictly between 0 and 1, not {self.train_delta}")
+            check_epsilon(self.train_epsilon, "train_epsilon", "no noise")
+        check_delta(self.train_delta, "train_delta")
         require(positive(self.train_clip), f"train_clip must be a finite number above 0, not {self.train_clip}")
         most, micro = self.episodes_per_source, self.train_microbatch
         require(whole(most, 1, 1000), f"episodes_per_source must be a whole number from 1 to 1000, not {most}")
@@ -344,9 +361,11 @@ class RunConfig:
         sets = {tuple(sorted(each.items())) for each in self.settings}
         require(len(sets) == len(self.settings), f"settings must differ from each other, not {self.settings}")
         require(len(self.budgets) > 0, "at least one budget is needed")
+        require(isinstance(self.seeds, tuple), f"seeds must be a tuple, as (0, 1), not {self.seeds!r}")
         require(len(self.seeds) > 0, "at least one seed is needed")
         require(len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {self.seeds}")
-        require(all(0 <= seed < 2**32 for seed in self.seeds), f"seeds must lie in [0, 2^32), not {self.seeds}")
+        fits = all(whole(seed, 0, 2**32 - 1) for seed in self.seeds)
+        require(fits, f"seeds must lie in [0, 2^32) and be whole, not {self.seeds}")
         require(self.anneal_from >= 0, f"anneal_from must be at least 0, not {self.anneal_from}")
         require(0 < self.anneal_share <= 1, f"anneal_share must lie in (0, 1], not {self.anneal_share}")
         require(whole(self.mix, 1, 1024), f"mix must be a whole number from 1 to 1024, not {self.mix}")
@@ -405,8 +424,10 @@ def from_json(cls: Any, data: Any) -> Any:
         hints = typing.get_type_hints(cls)
         unknown = set(data) - set(hints)
         require(not unknown, f"{cls.__name__} has no field {', '.join(sorted(unknown))}")
+        needed = [item.name for item in dataclasses.fields(cls) if item.name not in data and not has_default(item)]
+        require(not needed, f"{cls.__name__} needs {', '.join(needed)}")
         try:
-            return cls(**{name: from_json(hints[name], item) for name, item in data.items()})
+            return cls(**{name: of_field(name, hints[name], item) for name, item in data.items()})
         except TypeError as error:
             raise BadInput(f"{cls.__name__}: {error}") from None
     origin, arguments = typing.get_origin(cls), typing.get_args(cls)
@@ -424,11 +445,26 @@ def from_json(cls: Any, data: Any) -> Any:
             f"expected a number, not {data!r}",
         )
         return float(data)
-    if cls in (int, bool, str):
-        require(type(data) is cls, f"expected {cls.__name__}, not {data!r}")
+    if cls in PLAIN:
+        require(type(data) is cls, f"expected {PLAIN[cls]}, not {data!r}")
         return data
     require(origin is not dict or isinstance(data, dict), f"expected an object, not {data!r}")
     return data
+
+
+PLAIN = {int: "a whole number", bool: "true or false", str: "text"}
+
+
+def of_field(name: str, cls: Any, data: Any) -> Any:
+    """`from_json` of a field; what is wrong in it is said with its name."""
+    try:
+        return from_json(cls, data)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
+
+
+def has_default(item: dataclasses.Field) -> bool:
+    return item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
 
 
 def run_config(data: Any) -> RunConfig:
@@ -461,3 +497,25 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
 def dumps(value: Any, indent: int | None = None) -> str:
     """JSON text of a configuration or result."""
     return json.dumps(to_json(value), indent=indent, allow_nan=False)
+
+
+def loads(text: str | bytes) -> Any:
+    """The data of JSON text. A key that stands twice, or text that nests too deeply, is a `ValueError`.
+
+    >>> loads('{"seeds": [0], "seeds": [1]}')
+    Traceback (most recent call last):
+    ValueError: the key 'seeds' stands twice
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"the key {key!r} stands twice")
+            found[key] = value
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None

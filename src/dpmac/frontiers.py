@@ -106,9 +106,16 @@ def populations(
 ) -> dict[str, RunConfig]:
     """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
     once, for each budget; budgets that differ in it make populations of their own."""
-    require(len(set(epsilons)) == len(epsilons) > 0, f"epsilons must differ from each other, not {tuple(epsilons)}")
+    require(
+        len(set(epsilons)) == len(epsilons) > 0,
+        f"budgets must differ from each other, and there must be one, not {tuple(epsilons)}",
+    )
     for epsilon in epsilons:
         require(0 < epsilon < math.inf, f"epsilon must be a finite number above 0, not {epsilon}")
+    require(
+        len(set(lines)) == len(lines) > 0,
+        f"lines must differ from each other, and there must be one, not {tuple(lines)}",
+    )
     for name in lines:
         require(name in LINES, f"lines are {', '.join(LINES)}, not {name!r}")
     found = {}

@@ -19,6 +19,7 @@ def load(
 
     Messages say that a kind of thing was asked for, what it must be (`wanted`), and how else it can be named (`also`).
     """
+    require(isinstance(name, str), f"the name of a {kind} is text, not {name!r}")
     place = built_in.get(name, name)
     module, colon, attribute = place.partition(":")
     allowed = ", or ".join([*filter(None, [", ".join(built_in)]), f"your own as package.module:Name{also}"])
@@ -35,7 +36,9 @@ def load(
 
 def subclass_of(base: type) -> Callable[[Any], bool]:
     """A test for classes of this kind that can be built."""
-    return lambda found: isinstance(found, type) and issubclass(found, base) and not inspect.isabstract(found)
+    return lambda found: (
+        isinstance(found, type) and found is not base and issubclass(found, base) and not inspect.isabstract(found)
+    )
 
 
 def options(cls: type) -> dict[str, Any]:
@@ -62,6 +65,7 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         require(bool(key and equals and value), f"an option is written KEY=VALUE, not {pair!r}")
+        require(key not in found, f"the option {key} is given twice")
         found[key] = value
     return found
 

@@ -218,6 +218,10 @@ def test_a_file_and_options_beside_it_which_win(tmp_path, monkeypatch, capsys):
         ("a.toml", 'task = "ccn"\n[networks]\nhidden = 0', "hidden must be"),
         ("a.toml", 'task = "ccn"\n[learner_options]\ncolour = 1', "has no option 'colour'"),
         ("a.toml", None, "cannot be read"),
+        ("a.toml", "", "RunConfig needs task"),
+        ("a.json", '{"task": "ccn", "task": "cn"}', "the key 'task' stands twice"),
+        ("a.json", "[" * 100_000, "it nests too deeply"),
+        ("a.json", '{"task": "ccn", "training": {"steps": true}}', "training: steps: expected a whole number"),
     ],
 )
 def test_files_that_cannot_be_right_are_refused(name, text, said, tmp_path, capsys):

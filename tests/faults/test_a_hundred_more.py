@@ -97,6 +97,15 @@ TRAIN = """
 --copies 3
 --out
 --tensorboard yes
+--steps 10000000000000000000000
+--evaluation-episodes 1000000000
+--episodes 1000000000
+--batch 1000000000
+--train-epsilon 0
+--method dpmac.agents.protocol:Protocol
+--method-set deterministic=true deterministic=false
+--set symbols=2 symbols=3
+--epsilon ""
 """.strip().splitlines()
 
 OTHERS = """
@@ -167,7 +176,35 @@ bench train --tasks pong
 games cgp --colour red
 doctor --fast
 --completion tcsh
+--completion bash zsh
+--version now
 sing
+games
+games rounds --horizon 100000000
+train "" --out x
+sweep ccn --grid hidden=8 --address 127.0.0.1:1 --out x
+sweep ccn --grid hidden=8 --gpus-per-job 1 --out x
+reproduce all --insecure --out x
+reproduce all --seeds 1000000 --out x
+frontier ccn --lines --out x
+frontier ccn --lines silent silent --out x
+frontier ccn --audit -1 --out x
+frontier ccn --page missing.md --out x
+privacy calibrate --clip-norm 1e-320
+privacy calibrate --neighbours transition --sample-rate 0.5 --horizon 100000
+privacy account --sigma 1e300
+privacy account --sigma 1 --delta 1e-320
+privacy audit --epsilon 1 --episodes 100000000000000
+privacy audit --epsilon 1 --size 100000000
+privacy explain --size 0
+privacy stream --epsilon
+tasks ccn --episodes 1000000000000
+bench env --episodes
+bench train --populations
+bench train --iterations 0
+bench train --repeats 0
+bench train --learners nobody
+bench train --methods nobody
 """.strip().splitlines()
 
 
@@ -242,6 +279,15 @@ privacy eavesdrop {} --path telepathy
 privacy eavesdrop {} --step -1
 privacy eavesdrop {} --episodes 0
 privacy ledger verify {}
+evaluate {} --episodes 1000000000000
+watch {} --out film.gif --episode 100000000000000000000
+watch {} --out {}/config.json/film.gif
+plot {} --out {}/config.json/curves.png
+train probe-listen --out {}/config.json/run
+report {}/config.json/run --out page.html
+deploy export {} --agent 0 --epsilon 1 --limit 0.5 --out bundle
+privacy eavesdrop {} --episodes 100000000000
+reproduce all --scale smoke --export {}/config.json/all.json.gz --out x
 """.strip().splitlines()
 
 
@@ -284,6 +330,15 @@ CALLS = {
     "a task of no agents": lambda run: dpmac.tasks.make("cn", agents=0),
     "a guess at no secrets": lambda run: privacy.private_accuracy(1.0, 1e-4, 0),
     "scores of nobody": lambda run: stats.bootstrap([]),
+    "a budget that is a number": lambda run: Budget(1.0),  # type: ignore[arg-type]
+    "a budget of words": lambda run: Budget(("1",)),  # type: ignore[arg-type]
+    "a number of seeds": lambda run: RunConfig("ccn", seeds=5),  # type: ignore[arg-type]
+    "half a seed": lambda run: RunConfig("ccn", seeds=(0.5,)),  # type: ignore[arg-type]
+    "a clip norm of words": lambda run: Channel(clip_norm="one"),  # type: ignore[arg-type]
+    "a mechanism that is a number": lambda run: privacy.mechanisms.of(Channel(3)),  # type: ignore[arg-type]
+    "calibration to a word": lambda run: privacy.calibrate(Channel(), "1", 1e-4),  # type: ignore[arg-type]
+    "a task that is a number": lambda run: dpmac.tasks.make(3),  # type: ignore[arg-type]
+    "a dict to train": lambda run: dpmac.train({"task": "ccn"}, run),  # type: ignore[arg-type]
     "an audit of one episode": lambda run: privacy.audit_channel(lambda *_: np.zeros((1, 1, 1)), 1e-4, 1),
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tiny import CONFIG, begin, leaves, train
 
+from dpmac import cli
 from dpmac.config import BadInput, RunConfig
 from dpmac.privacy import Ledger, Release
 from dpmac.privacy.ledger import verify
@@ -79,6 +80,20 @@ def test_a_damaged_run_is_refused_or_unchanged(runs, count, seed, tmp_path, reco
         shutil.rmtree(folder)
     assert refused > count / 3
     record_property("counted", f"{count} damaged runs: {refused} refused, {count - refused} read as they were")
+
+
+@pytest.mark.parametrize(
+    ("command", "spoil"),
+    [
+        ("resume {}", lambda folder: shutil.rmtree(folder / "checkpoints")),
+        ("report {} --out {}/page.html", lambda folder: (folder / "reference.json").write_text('"nothing"')),
+    ],
+)
+def test_commands_refuse_a_run_that_lacks_what_they_need(command, spoil, runs, tmp_path, capsys):
+    folder = shutil.copytree(runs / "finished", tmp_path / "run")
+    spoil(folder)
+    assert cli.main([word.replace("{}", str(folder)) for word in command.split()]) == 2
+    assert "damaged" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

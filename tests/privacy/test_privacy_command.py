@@ -173,7 +173,7 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("account --mechanism response --flip 0.9", "flip probability must be at most"),
         ("audit --epsilon inf", "an audit needs noise"),
         ("audit --episodes 3", "episodes must be"),
-        ("audit --deployed-episodes 0", "deployed-episodes must be a whole number from 50, not 0"),
+        ("audit --deployed-episodes 0", "deployed-episodes must be a whole number from 50 to 10^6, not 0"),
         ("audit --neighbours transition", "--neighbours inputs"),
         ("audit --size 0", "size must be"),
         ("explain --epsilon inf", "one finite epsilon"),

@@ -27,7 +27,7 @@ from dpmac.agents.layers import Linear, fill
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import Team
 from dpmac.analysis import audit
-from dpmac.config import Release, require
+from dpmac.config import Release, require, whole
 from dpmac.learner.rollout import rollout
 from dpmac.runner.noise import noise_scales
 from dpmac.runner.population import Loaded
@@ -224,7 +224,9 @@ def eavesdrop(
     require(0 <= step < task.horizon, f"step must lie in [0, {task.horizon}), not {step}")
     counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
     for count in counts.values():
-        require(count >= 4 * FEWEST, f"episodes must be a whole number from {4 * FEWEST}, not {count}")
+        require(
+            whole(count, 4 * FEWEST, 10**6), f"episodes must be a whole number from {4 * FEWEST} to 10^6, not {count}"
+        )
     if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):
         return [[] for _ in loaded.runs]
     paths = audit.paths_of(path, config.channel)

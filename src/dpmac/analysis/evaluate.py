@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from dpmac import tasks
-from dpmac.config import AccountantName, Budget, RunConfig, Unit, require
+from dpmac.config import AccountantName, Budget, RunConfig, Unit, require, whole
 from dpmac.results import stats
 from dpmac.results.summary import summary
 from dpmac.runner import noise, population, train
@@ -43,12 +43,17 @@ def rows_of(
     loaded: Loaded, episodes: int | None, epsilon: Sequence[str], changes: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """`evaluate` for a population that is loaded."""
-    require(episodes is None or episodes >= 2, f"episodes must be a whole number from 2, not {episodes}")
+    check_episodes(episodes)
     budgets = budgets_of(loaded.config, epsilon, changes)
     if budgets:
         population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
     count = episodes or most_of(loaded)
     return [score(loaded, index, budget, count) for budget in budgets or [None] for index in range(len(loaded.runs))]
+
+
+def check_episodes(episodes: int | None) -> None:
+    fits = episodes is None or whole(episodes, 2, 10**5)
+    require(fits, f"episodes must be a whole number from 2 to 100,000, not {episodes}")
 
 
 def most_of(loaded: Loaded) -> int:

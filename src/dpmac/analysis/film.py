@@ -119,7 +119,7 @@ def save(
     out = render.film_path(out)
     require(whole(size, 16, render.LARGEST), f"size must be a whole number from 16 to {render.LARGEST}, not {size}")
     require(0.1 <= fps <= 100, f"fps must lie between 0.1 and 100, not {fps}")
-    require(episode >= 0, f"episode must be a whole number from 0, not {episode}")
+    require(whole(episode, 0, 2**32 - 1), f"episode must be a whole number from 0 to 2^32 - 1, not {episode}")
     loaded = population.load(folder)
     if epsilon is None:
         private = (run.label for run in loaded.runs if run.budget.private)

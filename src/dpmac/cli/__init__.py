@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dpmac import __version__
-from dpmac.config import BadInput, Failure, dumps
+from dpmac.config import BadInput, Failure, dumps, require
 
 T = TypeVar("T")
 
@@ -56,14 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(usage("dpmac", COMMANDS))
         print("\n" + rows(FLAGS) + "\n\nExample: dpmac train ccn --epsilon 1 3 inf --seeds 5 --out runs/ccn")
         return 0 if arguments else 2
-    if arguments[0] == "--version":
+    if arguments == ["--version"]:
         print(f"dpmac {__version__}")
         return 0
     try:
         if arguments[0] == "--completion":
             from dpmac.cli import completion
 
-            print(completion.script(arguments[1] if len(arguments) > 1 else ""), end="")
+            print(completion.script(" ".join(arguments[1:])), end="")
             return 0
         choose("dpmac", COMMANDS, arguments, lambda name: importlib.import_module(f"dpmac.cli.{name}").run)
     except BadInput as error:
@@ -72,6 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Failure as error:
         print(f"dpmac: {error}", file=sys.stderr)
         return 1
+    except (FileExistsError, NotADirectoryError) as error:
+        print(f"dpmac: {error.filename}: a file is in the way of a folder", file=sys.stderr)
+        return 2
+    except IsADirectoryError as error:
+        print(f"dpmac: {error.filename} is a folder, not a file", file=sys.stderr)
+        return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
@@ -106,6 +112,7 @@ def choose(prog: str, commands: dict[str, str], arguments: Sequence[str], load: 
     if name in ("-h", "--help"):
         print(f"{usage(prog, commands)}\n\nExample: {prog} {next(iter(commands))} --help")
         return None
+    require(bool(arguments), f"{prog} needs a command: {', '.join(commands)}")
     if name not in commands:
         raise BadInput(f"unknown command {name!r}; {prog} has: {', '.join(commands)}")
     return load(name)(rest)
@@ -129,6 +136,7 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
     """
     if DESCRIBE in argv:
         raise Described(cls, example)
+    require("" not in argv, "an argument is empty")
     import tyro
 
     plain = bool(os.environ.get("NO_COLOR")) or not (sys.stdout.isatty() and sys.stderr.isatty())

@@ -36,7 +36,7 @@ def run_env(argv: Sequence[str]) -> None:
     options = cli.parse(Options, argv, "dpmac bench env", "dpmac bench env --episodes 1 256 --json")
     require(options.rounds >= 1, f"rounds must be at least 1, not {options.rounds}")
     require(options.seconds > 0, f"seconds must be above 0, not {options.seconds}")
-    require(all(count >= 1 for count in options.episodes), "episodes must be whole numbers from 1")
+    require(min(options.episodes, default=0) >= 1, "episodes must be whole numbers from 1")
     from dpmac import plugins, tasks
     from dpmac.analysis import bench_env
 

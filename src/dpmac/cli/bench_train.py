@@ -41,8 +41,16 @@ class BenchTrain:
 def run_train(argv: Sequence[str]) -> None:
     options = parse(BenchTrain, argv, "dpmac bench train", "dpmac bench train --tasks ccn --populations 1 35")
     require(options.episodes % 4 == 0, f"episodes must be a multiple of 4, not {options.episodes}")
+    for name in ("episodes", "iterations", "repeats"):
+        require(getattr(options, name) >= 1, f"{name} must be a whole number from 1, not {getattr(options, name)}")
+    require(min(options.populations, default=0) >= 1, "populations must be whole numbers from 1")
+    from dpmac.agents import protocol
     from dpmac.analysis import bench
+    from dpmac.learner import base as learners
 
+    for find, names in ((learners.find, options.learners), (protocol.find, options.methods)):
+        for name in names:
+            find(name)  # before anything is compiled
     kinds = list(itertools.product(options.tasks, options.learners, options.methods, options.populations))
     result = bench.compare(kinds, options.episodes, options.iterations, options.repeats, options.breakdown, show)
     emit(result, options.json, lambda: text(result))

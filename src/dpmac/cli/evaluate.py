@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpmac.cli import emit, parse
-from dpmac.config import AccountantName, Unit, require
+from dpmac.config import AccountantName, Unit
 
 if TYPE_CHECKING:
     from dpmac.runner.population import Loaded
@@ -41,14 +41,11 @@ class Evaluate:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Evaluate, argv, "dpmac evaluate", "dpmac evaluate runs/ccn --epsilon 1 inf")
-    require(
-        options.episodes is None or options.episodes >= 2,
-        f"episodes must be a whole number from 2, not {options.episodes}",
-    )
     from dpmac.analysis import evaluate
     from dpmac.cli import progress
     from dpmac.runner import population
 
+    evaluate.check_episodes(options.episodes)
     progress.use_cache()
     loaded = population.load(options.folder)
     changes = {name: getattr(options, name) for name in ("delta", "unit", "accountant")}

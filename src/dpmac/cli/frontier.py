@@ -13,7 +13,7 @@ import tyro
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
-from dpmac.config import Channel
+from dpmac.config import Channel, require
 from dpmac.frontiers import EPSILONS, LINES, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -106,6 +106,8 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     from dpmac.learner import base as learners
 
     options.check()
+    require(options.audit >= 0, f"audit must be a whole number from 0, not {options.audit}")
+    require(options.page is None or options.page.is_file(), f"{options.page} is no page that exists")
     settings = plugins.settings(options.set)
     task = tasks.make(options.task, **settings)
     learner = options.learner or learners.default_for(task)

@@ -11,7 +11,19 @@ import tyro
 
 from dpmac import cli
 from dpmac.cli.ledger import ledger  # noqa: F401 (one of the commands)
-from dpmac.config import AccountantName, Budget, Channel, Neighbours, Release, Unit, check_seed, require
+from dpmac.config import (
+    AccountantName,
+    Budget,
+    Channel,
+    Neighbours,
+    Release,
+    Unit,
+    check_delta,
+    check_epsilon,
+    check_seed,
+    require,
+    whole,
+)
 from dpmac.privacy import mechanisms
 
 ReleasePath = Literal["deployed", "simulated", "both"]
@@ -209,12 +221,12 @@ def audit(argv: Sequence[str]) -> None:
     options = cli.parse(Audit, argv, "dpmac privacy audit", example)
     check_seed(options.seed)
     few = options.deployed_episodes
-    require(few >= 50, f"deployed-episodes must be a whole number from 50, not {few}")
+    require(whole(few, 50, 10**6), f"deployed-episodes must be a whole number from 50 to 10^6, not {few}")
     if options.folder is not None:
         audit_run(options, options.folder)
         return
     require(options.neighbours == "inputs", "an audit changes all inputs: --neighbours inputs")
-    require(options.size >= 1, f"size must be a whole number from 1, not {options.size}")
+    check_size(options.size)
     budget = options.budget
     levels = privacy.noise_scales(budget, options.channel, len(budget.epsilon), options.horizon)
     require(all(levels), "an audit needs noise: epsilon must be finite")
@@ -233,6 +245,10 @@ def audit(argv: Sequence[str]) -> None:
             found = {"agent": agent, "path": path, **privacy.verdict(epsilon, bound)}
             answers.append({**found, "exact_epsilon": privacy.epsilon(release, options.delta)})
     conclude(answers, options.json, "refuted")
+
+
+def check_size(size: int) -> None:
+    require(whole(size, 1, 4096), f"size must be a whole number from 1 to 4096, not {size}")
 
 
 def conclude(answers: list[dict[str, Any]], as_json: bool, bad: str) -> None:
@@ -369,6 +385,7 @@ def explain(argv: Sequence[str]) -> None:
     example = "dpmac privacy explain --epsilon 1 --unit message --plot explain.png"
     options = cli.parse(Explain, argv, "dpmac privacy explain", example)
     require(options.neighbours == "inputs", "explain is about all inputs: --neighbours inputs")
+    check_size(options.size)
     told = privacy.explain(options.budget, options.channel, options.horizon, options.size)
     if options.plot:
         from dpmac.figures import privacy as drawing
@@ -421,12 +438,12 @@ class StreamOptions:
 
 
 def stream(argv: Sequence[str]) -> None:
-    from dpmac.config import check_epsilon
-    from dpmac.privacy import accounting, streams
+    from dpmac.privacy import streams
 
     example = "dpmac privacy stream --epsilon 3 10 --decay 0.98 --plot stream.svg"
     options = cli.parse(StreamOptions, argv, "dpmac privacy stream", example)
-    accounting.check_delta(options.delta)
+    check_delta(options.delta)
+    require(bool(options.epsilon), "name at least one epsilon")
     for epsilon in options.epsilon:
         check_epsilon(epsilon)
         require(epsilon < float("inf"), "a stream without noise is followed without error; name finite budgets")

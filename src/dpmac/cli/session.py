@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
-from dpmac.config import BadInput, require
+from dpmac.config import BadInput, require, whole
 from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
 
@@ -59,9 +59,13 @@ class Work:
         """Bad input unless all of this can be followed."""
         check_loudness(self.quiet, self.verbose)
         check_seconds(self.checkpoint_seconds)
-        for name in ("seeds", "most_at_once", "compilers"):
+        require(whole(self.seeds, 0, 10_000), f"seeds must be a whole number from 0 to 10,000, not {self.seeds}")
+        for name in ("most_at_once", "compilers"):
             value = getattr(self, name)
             require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
+        for name in ("address", "gpus_per_job", "insecure"):
+            unasked = getattr(self, name) == getattr(Work, name)
+            require(self.engine == "ray" or unasked, f"--{name.replace('_', '-')} is for --engine ray")
         require(self.gpus_per_job is None or self.gpus_per_job >= 0, "gpus-per-job must be a whole number from 0")
         require(1 <= self.processes <= 64, f"processes must be a whole number from 1 to 64, not {self.processes}")
         require(
@@ -70,6 +74,9 @@ class Work:
         require(self.time_limit > 0, f"time-limit must be above 0, not {self.time_limit}")
         named = self.export is None or self.export.name.endswith(".json.gz")
         require(named, f"an export is named NAME.json.gz, not {self.export}")
+        if self.export is not None:
+            above = next(path for path in self.export.absolute().parents if path.exists())
+            require(above.is_dir(), f"{self.export} cannot be written: {above.name} is a file")
 
     def results(self, out: Path) -> records.Results:
         """All finished results so far, written into one file where asked."""

@@ -32,7 +32,9 @@ class Options:
 
 def run(argv: Sequence[str]) -> None:
     options = cli.parse(Options, argv, "dpmac tasks", "dpmac tasks cn pp --set view_radius=0.5 --json")
-    config.require(options.episodes >= 2, f"episodes must be at least 2, not {options.episodes}")
+    config.require(
+        2 <= options.episodes <= 10**5, f"episodes must be at least 2 and at most 100,000, not {options.episodes}"
+    )
     config.require(0 <= options.seed < 2**32, f"seed must lie in [0, 2^32), not {options.seed}")
     from dpmac import plugins, tasks
     from dpmac.tasks import render

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from dpmac.config import (
     RunConfig,
     Training,
     Unit,
+    loads,
     require,
     run_config,
     to_json,
@@ -330,7 +330,7 @@ def read_file(path: Path) -> RunConfig:
         if path.suffix == ".toml":
             return run_config(tomllib.loads(text))
         require(path.suffix == ".json", f"a configuration is named NAME.json or NAME.toml, not {path}")
-        return run_config(json.loads(text))
+        return run_config(loads(text))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
     except OSError as error:

@@ -118,7 +118,10 @@ def export(
     )
     statement = store.read_json(run / STATEMENT)
     claims = statement.pop("claims", {}).get(member.label, [])
-    return write(out, bundle, loaded.one(index)[0], {**statement, "claim": claims[agent] if claims else "none"})
+    claim = claims[agent] if claims else "none"
+    cost = float(claims[agent]["exact_epsilon_episode"]) if claims else 0.0
+    require(cost <= limit, f"the limit {limit:g} has no room for one episode, which costs epsilon {cost:.4g}")
+    return write(out, bundle, loaded.one(index)[0], {**statement, "claim": claim})
 
 
 def write(out: Path, bundle: Bundle, team: Team, statement: Any) -> Bundle:

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dpmac.config import dumps, require, to_json
+from dpmac.config import dumps, loads, require, to_json
 
 FILE = "status.json"
 STALE = 5.0
@@ -67,8 +67,8 @@ def read(bundles: Sequence[Path]) -> list[dict[str, Any]]:
     for bundle in bundles:
         require((bundle / "agent.json").is_file(), f"{bundle} is no bundle: it has no agent.json")
         data: dict[str, Any] = {"bundle": bundle.name, "alive": False}
-        with suppress(OSError, ValueError):
-            data |= json.loads((bundle / FILE).read_text())
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            data |= loads((bundle / FILE).read_text())
             data["alive"] = time.time() - data["written"] < STALE and not data["ended"]
         found.append(data)
     return found

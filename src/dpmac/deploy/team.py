@@ -186,7 +186,7 @@ def limits_of(limit: Any, agents: int) -> list[float]:
         list(limit) if isinstance(limit, Sequence | np.ndarray) and not isinstance(limit, str) else [limit] * agents
     )
     number = all(isinstance(each, int | float) and not isinstance(each, bool) and each > 0 for each in limits)
-    require(number, f"limit must be a number above 0, math.inf for none, not {limit!r}")
+    require(number, f"limit must be a number above 0, or inf for no limit, not {limit!r}")
     require(len(limits) == agents, f"limit must be one number or {agents}, not {len(limits)}")
     return [float(each) for each in limits]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpmac.config import dumps
+from dpmac.config import dumps, require
 from dpmac.figures import curves, plots
 from dpmac.figures.page import CSS
 from dpmac.figures.report import table, text
@@ -14,7 +14,7 @@ from dpmac.results import store
 def returns_of(folder: Path) -> str:
     """Returns of the last evaluation, a row for each budget."""
     rows, labels = curves.of_metric(folder, "return"), store.load_config(folder).labels
-    reference = store.read_json(folder / "reference.json")
+    reference = reference_of(folder)
     shown = []
     for label in labels:
         steps, values = curves.table_of([row for row in rows if row.budget == label])
@@ -55,6 +55,14 @@ def training_of(said: dict[str, Any] | None) -> str:
         for label, one in said["joint"].items()
     ]
     return table(head, [row], (1, 3, 4, 5, 6)) + "<ul>" + "".join(f"<li>{text(note)}</li>" for note in notes) + "</ul>"
+
+
+def reference_of(folder: Path) -> dict[str, Any]:
+    """The reward unit of a run and what reference policies earn."""
+    found = store.read_json(folder / "reference.json")
+    sound = isinstance(found, dict) and "unit" in found and isinstance(found.get("returns"), dict)
+    require(sound, f"{folder / 'reference.json'} is damaged")
+    return found
 
 
 def claim_row(entry: dict[str, Any]) -> list[str]:

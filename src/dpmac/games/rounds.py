@@ -37,7 +37,7 @@ class Rounds:
     def __post_init__(self) -> None:
         require(math.isfinite(self.alpha) and self.alpha >= 0, f"alpha must be finite and at least 0, not {self.alpha}")
         require(math.isfinite(self.beta) and self.beta >= 0, f"beta must be finite and at least 0, not {self.beta}")
-        require(self.horizon >= 1, f"horizon must be at least 1 round, not {self.horizon}")
+        require(1 <= self.horizon <= 10_000, f"horizon must be at least 1 round and at most 10,000, not {self.horizon}")
         require(0 <= self.discount <= 1, f"discount must lie in [0, 1], not {self.discount}")
 
     @property

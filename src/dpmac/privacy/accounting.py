@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpmac.config import Channel, Neighbours, Release, Unit, check_epsilon, require
+from dpmac.config import Channel, Neighbours, Release, Unit, check_delta, check_epsilon, require
 from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
 
@@ -123,7 +123,3 @@ def unprotected(release: Release) -> bool:
 def count(release: Release) -> int:
     """Noisy values that leave within the unit."""
     return len(release.rates) * release.channel.sent
-
-
-def check_delta(delta: float) -> None:
-    require(0 < delta < 1, f"delta must lie strictly between 0 and 1, not {delta}")

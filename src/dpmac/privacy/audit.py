@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betaincinv, chdtr, chdtrc, kolmogorov, ndtr, ndtri
 
-from dpmac.config import Release, check_seed, require, whole
+from dpmac.config import Release, check_delta, check_seed, require, whole
 from dpmac.privacy import loss as losses
 from dpmac.privacy import mechanisms
-from dpmac.privacy.accounting import check_delta
 
 Sampler = Callable[[int, int, np.random.Generator], np.ndarray]
 """sample(side, episodes, rng): transcripts (episode, …) of input 0 or its neighbour 1."""
@@ -240,7 +239,7 @@ def verdict(claimed: float, bound: Bound) -> dict[str, Any]:
 
 def check_audit(delta: float, episodes: int, confidence: float, seed: int) -> np.random.Generator:
     check_delta(delta)
-    require(whole(episodes, 50), f"episodes must be a whole number from 50, not {episodes}")
+    require(whole(episodes, 50, 10**7), f"episodes must be a whole number from 50 to 10^7, not {episodes}")
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
     check_seed(seed)
     return np.random.default_rng(seed)

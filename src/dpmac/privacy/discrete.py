@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfcx
 
-from dpmac.config import positive, require, whole
+from dpmac.config import check_delta, positive, require, whole
 from dpmac.privacy import loss as losses
 
 PREFIX = 32
@@ -242,7 +242,7 @@ def epsilon(sigma: float | Fraction, shift: float, delta: float, numbers: int = 
     >>> round(epsilon(1024.0, 1024 * 0.3139, 1e-4), 4)
     1.0
     """
-    require(0 < delta < 1, f"delta must lie strictly between 0 and 1, not {delta}")
+    check_delta(delta)
     mu = shift_of(sigma, shift, numbers)
     if delta_above(0.0, mu, numbers) <= delta:
         return 0.0

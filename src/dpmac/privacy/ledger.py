@@ -24,7 +24,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from dpmac.config import Release, from_json, require, whole
+from dpmac.config import Release, check_delta, from_json, loads, require, whole
 from dpmac.privacy import accounting, chain
 from dpmac.privacy import loss as losses
 from dpmac.privacy.chain import Place, Untrusted
@@ -251,7 +251,7 @@ def _limits(epsilon: Any, delta: Any) -> tuple[tuple[float, ...], float]:
     numbers = all(isinstance(item, Real) and not isinstance(item, bool) for item in (*given, delta))
     require(numbers, f"epsilon and delta must be numbers, not {epsilon!r} and {delta!r}")
     require(all(limit > 0 for limit in given), f"every epsilon must be above 0 (inf: no limit), not {epsilon}")
-    accounting.check_delta(delta)
+    check_delta(delta)
     return tuple(map(float, given)), float(delta)
 
 
@@ -267,7 +267,7 @@ def _begun(file: BinaryIO, path: Path) -> Book:
     require(begins, f"{path} is no ledger with a chain of hashes; nothing may be released")
     for content, line in chain.lines(file, Place(), path):
         with _trusting(path):
-            data = json.loads(content)
+            data = loads(content)
             require(data["ledger"] == FORMAT, f"its format is {data['ledger']!r}, not {FORMAT}")
             return _understood(data)._replace(place=Place(1, len(line), line))
     raise Untrusted(f"{path} ends before its first entry does; nothing may be released")
@@ -324,7 +324,7 @@ def _is_old(path: Path) -> bool:
 def _old(data: bytes, path: Path) -> Book:
     """Limits and accounts of a ledger of version 0.1."""
     with _trusting(path):
-        found = json.loads(data)
+        found = loads(data)
         seal = found.pop("seal")
         digest = hashlib.blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).hexdigest()
         require(seal == digest, "what it says and its seal differ")

@@ -16,10 +16,14 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from dpmac.config import require
+
 MOST_ATOMS = 1 << 17
 """Discrete losses kept apart; beyond that they are rounded up onto a grid, which never understates δ."""
 GRID = 3000
 """Grid points of one sampled release's loss, on the positive side."""
+MOST_SAMPLED = 100
+"""Sampled releases that are added up; each has a rate and a transform of its own."""
 DIRECT = 2048
 """Uses of randomised response that are added up directly, with full relative precision; more of them by transforms."""
 TRANSFORM_ERROR = 1e-15
@@ -189,6 +193,7 @@ def sampled(mu: float, rates: Iterable[float], delta: float) -> Loss:
     `delta` sets the scale of what may be ignored: a thousandth of it goes into `infinite`.
     """
     rates = list(rates)
+    require(len(rates) <= MOST_SAMPLED, f"a sender that samples is accounted for up to {MOST_SAMPLED} releases at once")
     ignored = delta / (1000 * len(rates))
     tops = [amplified(gaussian_bound(mu, ignored / rate), rate) for rate in rates]
     gap = max(tops) / GRID

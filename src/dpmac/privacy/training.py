@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from scipy.optimize import brentq
 
-from dpmac.config import PrivateTraining, Release, check_epsilon, require, whole
+from dpmac.config import PrivateTraining, Release, check_delta, check_epsilon, require, whole
 from dpmac.privacy import accounting
 from dpmac.privacy import loss as losses
 
@@ -128,7 +128,7 @@ def event(multiplier: float, use: Use = ONE_PASS, episodes: int = 1) -> Any:
 
 
 def check(delta: float, use: Use, episodes: int) -> None:
-    accounting.check_delta(delta)
+    check_delta(delta)
     require(0 < use.rate <= 1, f"rate must lie in (0, 1], not {use.rate}")
     require(whole(use.updates, 1), f"updates must be a whole number from 1, not {use.updates}")
     require(whole(episodes, 1), f"episodes must be a whole number from 1, not {episodes}")

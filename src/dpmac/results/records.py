@@ -7,7 +7,6 @@ episodes.json    example episodes with everything that was said, for one seed of
 """
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.config import RENAMED_METHODS, BadInput, RunConfig, dumps, require, run_config, to_json
+from dpmac.config import RENAMED_METHODS, BadInput, RunConfig, dumps, loads, require, run_config, to_json
 from dpmac.results import store
 
 FORMAT = "dpmac-results-1"
@@ -173,7 +172,7 @@ def unpack(path: Path) -> Results:
         with gzip.open(path) as file:
             text = file.read(LARGEST + 1)
         require(len(text) <= LARGEST, f"{path} is too large for a file of results")
-        data = json.loads(text)
+        data = loads(text)
         require(isinstance(data, Mapping) and data.get("format") == FORMAT, f"{path} is not a file of results")
         found = [unpacked(path, name, item) for name, item in data["runs"].items()]
         return Results({record.name: record for record in found}, data["slices"])

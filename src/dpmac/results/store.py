@@ -11,13 +11,12 @@ import contextlib
 import csv
 import hashlib
 import io
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpmac.config import BadInput, RunConfig, dumps, require, run_config
+from dpmac.config import BadInput, RunConfig, dumps, loads, require, run_config
 
 ASIDE = ".*.aside"
 """Files that `write_aside` has not renamed yet."""
@@ -74,10 +73,10 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The data of a JSON file; one that is missing or damaged is bad input."""
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
+        return loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"{path} does not exist; is {path.parent} the folder of a run?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise BadInput(f"{path} is damaged: {error}") from None
 
 

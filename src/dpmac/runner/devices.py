@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dpmac.config import require
 from dpmac.runner import train
 from dpmac.runner.train import Program
 
@@ -27,11 +28,21 @@ def bytes_per_run(program: Program) -> int:
 
 
 def available_bytes() -> int:
-    """Carry that training may use on each device."""
+    """Memory that training may use on each device."""
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(0.9 * stats["bytes_limit"])
     return int(0.6 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def check_memory(program: Program) -> None:
+    """Bad input where a single run would take more than twice what is there; the estimate is a rough one."""
+    needed, there = bytes_per_run(program), available_bytes()
+    require(
+        needed <= 2 * there,
+        f"a run of this size needs about {needed / 1e9:,.0f} GB of memory, and {there / 1e9:,.0f} GB are available: "
+        "make the replay, the minibatch or the networks smaller",
+    )
 
 
 def half_of_the_cores() -> int:

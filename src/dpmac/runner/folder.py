@@ -19,6 +19,7 @@ def train(config: RunConfig, out: str | PathLike[str], progress: Callable[[Progr
     finished; one that holds another is `BadInput`. `progress` gets a `Progress` after each evaluation; an exception
     from it stops training with everything saved, and the same call goes on from there, bit-identical.
     """
+    require(isinstance(config, RunConfig), f"a configuration is a dpmac.config.RunConfig, not {config!r:.80}")
     folder = begin(Path(out), config)
     with contextlib.closing(population.train_folder(folder)) as pieces:
         for piece in pieces:

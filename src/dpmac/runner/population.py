@@ -26,7 +26,7 @@ from dpmac.learner.rollout import returns
 from dpmac.results import store
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, train
-from dpmac.runner.devices import side_by_side, spread
+from dpmac.runner.devices import check_memory, side_by_side, spread
 from dpmac.runner.finite import check_finite
 from dpmac.runner.noise import scales_of, tables_of
 from dpmac.runner.statement import check_statement, statement
@@ -104,6 +104,7 @@ def create(folder: Path, config: RunConfig) -> Program:
     """Check a configuration and start its folder."""
     config = train.complete(config)
     program = check(config)
+    check_memory(program)
     reference = tasks.reference_returns(program.task, jax.random.key(train.EVALUATION_SEED), REFERENCE_EPISODES)
     store.create(folder, config, statement(config, program), {"unit": program.task.reward_unit, "returns": reference})
     return program
@@ -176,6 +177,7 @@ def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) 
     config = store.load_config(folder)
     program, mark = check(config), store.mark(folder)
     check_statement(folder, config, program)
+    require((folder / "checkpoints").is_dir(), f"{folder} is damaged: it has no folder checkpoints")
     with store.locked(folder):
         runs = runs_of(config)
         if not recorded_size(folder):

@@ -223,6 +223,7 @@ def make(name: str, **values: Any) -> Task:
     >>> make("ccn", view_radius="0.5").observation_size
     14
     """
+    require(isinstance(name, str), f"the name of a task is text, not {name!r}")
     if name.startswith("pettingzoo:"):
         from dpmac.tasks import hosted
 

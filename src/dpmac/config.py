@@ -224,22 +224,22 @@ class NetworkConfig:
     """Sizes of the agents' networks; the paper's by default."""
 
     hidden: int = 128
-    """Width of actors, and of what a learner has beside them."""
+    """Width of actors, and of a learner's other networks."""
     message_hidden: int = 32
-    """Width inside senders and receivers."""
+    """Hidden width of senders and receivers."""
     message_size: int = 8
     """d, numbers in a message."""
     recurrent_actor: bool = True
     aware: bool = False
     """Whether receivers know the channel's noise scale and decode messages as posteriors, which costs no privacy."""
     products: int = 0
-    """Products of the observation with the aggregated message that enter its actor beside both; 0: none."""
+    """Products of the observation and the aggregated message that also enter the actor; 0: none."""
     entry_layer: bool = False
     """Whether actors have a layer before the recurrent one."""
     layers: int = 0
     """Layers of actors before the recurrent one; `entry_layer` is the same as 1."""
     layer_norm: bool = False
-    """Whether actors normalise their inputs, and what the recurrent layer and each layer before it give."""
+    """Whether actors normalise their inputs, and the outputs of the recurrent layer and each layer before it."""
     share_parameters: bool = False
     """Whether all agents have the same parameters."""
 
@@ -253,16 +253,16 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class Training:
-    """How long a run is and how often it is looked at, whichever learner trains it."""
+    """Length of a run and of its evaluations, for every learner."""
 
     steps: int = 1_000_000
     """Environment steps of a run, rounded up to whole iterations."""
     episodes: int = 4
-    """Fresh episodes collected side by side in one iteration."""
+    """Fresh episodes per iteration, collected side by side."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced; also the granularity of progress, checkpoints and annealed budgets."""
     evaluation_episodes: int = 512
-    """Greedy episodes in each evaluation, on common starts that take turns; at most 32 in environments on the host."""
+    """Greedy episodes per evaluation, on common starts that alternate; at most 32 for environments on the host."""
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
@@ -333,7 +333,7 @@ class RunConfig:
     method: str = "dpmac"
     """The protocol by which agents communicate."""
     learner: str = "maddpg"
-    """What trains them, whichever way they communicate."""
+    """The training algorithm, independent of the method."""
     task_options: dict[str, Any] = field(default_factory=dict)
     method_options: dict[str, Any] = field(default_factory=dict)
     learner_options: dict[str, Any] = field(default_factory=dict)
@@ -348,7 +348,7 @@ class RunConfig:
     anneal_from: float = 0.0
     """ε from which every finite budget anneals down (geometrically) to its value; 0 trains at the budget throughout."""
     anneal_share: float = 0.6
-    """Share of the run over which it does."""
+    """Share of the run over which budgets anneal."""
     mix: int = 1
     """Above 1, training draws a noise scale for each episode, out of so many from `anneal_from` down to the budget,
     instead of annealing: with receivers that know the scale, one team then serves all budgets between."""

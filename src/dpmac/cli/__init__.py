@@ -16,30 +16,30 @@ from dpmac.config import BadInput, Failure, dumps, require
 T = TypeVar("T")
 
 COMMANDS = {
-    "tasks": "sizes, horizon, reward unit, return of a random and of a scripted policy",
+    "tasks": "list tasks: sizes, horizon, reward unit, returns of a random and of a scripted policy",
     "train": "train a team for every budget and seed",
-    "config": "the whole configuration of a run, as a file to edit",
-    "resume": "go on where a run stopped; the result is bit-identical",
-    "evaluate": "returns of a trained run on common starts",
-    "plot": "learning curves of one or many runs",
-    "watch": "a film of an episode with its messages",
-    "privacy": "calibrate, account, audit, eavesdrop, explain, ledger",
+    "config": "print the whole configuration of a run, as a file to edit",
+    "resume": "continue an interrupted run; the result is bit-identical",
+    "evaluate": "score a trained run on common starts",
+    "plot": "draw learning curves of one or many runs",
+    "watch": "make a film of an episode with its messages",
+    "privacy": "calibrate, account, audit, audit-training, eavesdrop, explain, stream, ledger",
     "games": "binary-sums, cgp, rounds",
     "reproduce": "train every run behind the paper's figures, in slices if asked",
-    "frontier": "return against exact epsilon for every channel and schedule",
-    "sweep": "train every point of a grid or a search, and say which settings are best",
-    "report": "one page about runs: curves, returns, privacy; about the paper's, with verdicts",
-    "deploy": "export, keys, run, world, status: trained agents as processes of their own",
-    "bench": "env, train: speed on this machine",
-    "doctor": "versions, devices, memory, and a self-test of learning and privacy",
-    "demo": "train with and without messages, at a laptop's size",
+    "frontier": "compare channels and schedules: return against exact epsilon",
+    "sweep": "train every point of a grid or a search, and rank the settings",
+    "report": "make one page about runs: curves, returns, privacy; for the paper's runs also verdicts",
+    "deploy": "export, keys, run, world, status: run trained agents as processes",
+    "bench": "env, train: measure the speed of this machine",
+    "doctor": "check versions, devices and memory, and test learning and privacy",
+    "demo": "train a small team with and without messages, on a laptop",
 }
 
 
 FLAGS = {
-    "--help": "this text",
-    "--version": "the version",
-    "--completion": "SHELL: a script that completes commands and options in bash, zsh or fish",
+    "--help": "print this text",
+    "--version": "print the version",
+    "--completion": "SHELL: print a completion script for bash, zsh or fish",
 }
 DESCRIBE = "\0describe"
 """An argument that nobody can type: a command then says what it takes instead of running."""

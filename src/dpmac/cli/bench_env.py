@@ -10,24 +10,24 @@ from dpmac.config import require
 
 @dataclass(frozen=True)
 class Options:
-    """Environment steps per second under random actions, compile time apart.
+    """Measure environment steps per second under random actions, without compile time.
 
-    On cn also those of JaxMARL, VMAS and mpe2, where the extra `bench` is installed, and the ratio to each. mpe2 has no
-    parallel episodes and plays them one after the other.
+    On cn also measure JaxMARL, VMAS and mpe2, if the extra `bench` is installed, and give the ratio to each. mpe2 has
+    no parallel episodes and plays them one after the other.
     """
 
     task: str = "cn"
     """A task by name, or as package.module:Name."""
     set: tuple[str, ...] = ()
-    """Options of the task, as key=value."""
+    """Options of the task, as KEY=VALUE."""
     episodes: tuple[int, ...] = (1, 16, 256, 4096)
     """Numbers of parallel episodes."""
     peers: tuple[str, ...] = ()
-    """Some of jaxmarl, jaxmarl-step_env, vmas, mpe2, or none; all that are installed where none is given."""
+    """Some of jaxmarl, jaxmarl-step_env, vmas, mpe2, or the word none; by default all that are installed."""
     rounds: int = 5
-    """Turns of each contender; medians are reported."""
+    """Repetitions for each environment; medians are reported."""
     seconds: float = 0.5
-    """About how long a turn takes."""
+    """Approximate seconds for each repetition."""
     json: bool = False
     """Print JSON."""
 

@@ -25,17 +25,17 @@ class BenchTrain:
     methods: tuple[str, ...] = ("dpmac",)
     """Methods to measure."""
     populations: tuple[int, ...] = (1, 5, 35)
-    """Runs side by side."""
+    """Numbers of runs side by side."""
     episodes: int = 4
-    """Fresh episodes an iteration."""
+    """Fresh episodes per iteration."""
     iterations: int = 10
-    """Iterations in one timed piece."""
+    """Iterations in one measurement."""
     repeats: int = 5
-    """Timed pieces of each population, interleaved over a task's methods and populations; the median counts."""
+    """Measurements of each population, interleaved over a task's methods and populations; the median is reported."""
     private: bool = False
     """Also time private training, which clips and noises the gradient of every episode."""
     breakdown: bool = False
-    """Also time the parts of an iteration, each compiled by itself."""
+    """Also time the parts of an iteration, each compiled separately."""
     json: bool = False
     """Print the result as JSON."""
 

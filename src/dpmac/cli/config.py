@@ -22,8 +22,8 @@ HEAD = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Config(RunOptions):
-    """Print the configuration that `dpmac train` would use with these options, every setting of the learner included,
-    as TOML with explanations, or as JSON. Nothing is trained and nothing is written."""
+    """Print the configuration that `dpmac train` would use with these options, including every setting of the learner,
+    as TOML with explanations, or as JSON. Nothing is trained or written."""
 
     json: bool = False
     """JSON instead of TOML, as a run's config.json holds it."""

@@ -15,12 +15,12 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Demo:
-    """Cooperative communication and navigation at a laptop's size: two agents, each of which has to reach a landmark
-    that only the other one knows. Train them with one private symbol an episode and without messages; print returns
-    beside what no mechanism passes, and the privacy statement; draw curves and a film."""
+    """Train a small example of cooperative communication and navigation. Each of two agents has to reach a landmark
+    that only the other one knows. One team sends one private symbol an episode, the other sends nothing. Print their
+    returns beside the limit for every mechanism, and the privacy statement; draw curves and a film."""
 
     out: Path = Path("demo")
-    """Folder for the runs, curves.png and episode.gif; runs that are there already are not trained again."""
+    """Folder for the runs, curves.png and episode.gif. Existing runs are not trained again."""
     json: bool = False
     """Print the result as JSON."""
 

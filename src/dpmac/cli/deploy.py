@@ -17,11 +17,11 @@ from dpmac import cli
 from dpmac.config import BadInput, require
 
 COMMANDS = {
-    "export": "one agent of a run into a folder of its own",
-    "keys": "a team authority, and a certificate for each agent",
-    "run": "one agent as a process, in step with its peers",
-    "world": "a task's world, to try out agents that run as processes",
-    "status": "where agents at work stand: a table, a live page, metrics",
+    "export": "write one agent of a run into a bundle folder",
+    "keys": "make a team authority, and a certificate for each agent",
+    "run": "run one agent as a process, synchronised with its peers",
+    "world": "simulate a task's world for agents that run as processes",
+    "status": "show the status of running agents: a table, a live page, metrics",
 }
 
 
@@ -42,22 +42,21 @@ def extra() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Export:
-    """Write one trained agent into a folder: its networks, the public noise scales, what is claimed for its messages,
-    and a ledger of its own. Nothing of the other agents is in it, and nothing of training."""
+    """Write one trained agent into a folder: its networks, the public noise scales, the claim for its messages, and its
+    own ledger. The folder contains nothing of the other agents, and nothing of training."""
 
     run: tyro.conf.Positional[Path]
     """Folder of a trained run."""
     agent: int
     """Which agent."""
     limit: float
-    """Epsilon that it may spend over all episodes; inf for no limit."""
+    """Epsilon that the agent may spend over all episodes; inf for no limit."""
     out: Path
     """Folder for the bundle; it must not exist."""
     epsilon: str | None = None
-    """The budget that the team was trained for. Must be named where the run has several, and for messages that leave
-    as they are: inf."""
+    """Budget of the team. Required if the run has several, and for messages without noise: inf."""
     seed: int | None = None
-    """The seed, by default the first."""
+    """Seed of the team; by default the first."""
     json: bool = False
     """Print JSON."""
 
@@ -77,17 +76,17 @@ def run_export(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """Make a team's authority and a key and certificate for each agent. An agent needs authority.pem and its own two
-    files; authority.key signs new ones and belongs where no agent runs."""
+    """Make an authority for a team, and a key and certificate for each agent. An agent needs authority.pem and its own
+    two files. authority.key signs new certificates; keep it on a machine where no agent runs."""
 
     agents: int
-    """How many agents the team has."""
+    """Number of agents in the team."""
     out: Path
     """Folder for the files."""
     days: int = 365
-    """How long certificates are good."""
+    """Days until the certificates expire."""
     renew: bool = False
-    """New keys for all agents from the authority that is there."""
+    """Make new keys for all agents with the existing authority."""
     json: bool = False
     """Print JSON."""
 
@@ -103,25 +102,26 @@ def run_keys(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """Run one agent: it acts by the clock, hears its peers, and sends each of them a frame of the same size in every
-    slot, whether or not there is anything to say. Ctrl-C ends it; what was charged stays charged."""
+    """Run one agent. It acts by the clock, receives messages from its peers, and sends each of them a frame of fixed
+    size in every slot, even without a message. Ctrl-C stops it; charges stay in the ledger."""
 
     bundle: tyro.conf.Positional[Path]
     """Folder of a bundle."""
     peers: Path
-    """File with the team's name and everybody's address."""
+    """File with the team's name and the addresses of all agents."""
     tls: Path | None = None
     """Folder with authority.pem and this agent's own certificate and key."""
     insecure: bool = False
-    """Plain TCP instead of TLS, for trying out: whoever reaches the network can listen in and speak for any agent."""
+    """Plain TCP instead of TLS, for tests only: anyone on the network can listen, and can send as any agent."""
     deadline: float = 0.1
-    """Seconds of a slot, one for each step; the same for all agents, whose clocks must agree to a quarter of it."""
+    """Length of a slot in seconds; each step has one slot. It is the same for all agents. Their clocks may differ by a
+    quarter of it."""
     when_spent: Literal["silent", "stop"] = "silent"
-    """What to do when the budget has no room for another episode. silent: act on and say nothing. stop: end."""
+    """What to do when the budget has no room for another episode. silent: continue without messages. stop: end."""
     episodes: int = 0
-    """End after so many episodes; 0: go on."""
+    """Stop after this many episodes; 0: do not stop."""
     robot: Path | None = None
-    """Socket for the robot's own program; by default robot.sock in the bundle."""
+    """Socket for the robot's program; by default robot.sock in the bundle."""
     json: bool = False
     """Print the last status as JSON at the end."""
 
@@ -158,21 +158,21 @@ def run_run(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """Play a task's world for agents that run as processes on this machine: it sends each what it observes and moves
-    it by its actions, over the interface that a robot's program would speak. Prints a line an episode."""
+    """Simulate a task's world for agents that run as processes on this machine. It sends observations and receives
+    actions through the interface of a robot's program. It prints one line per episode."""
 
     task: tyro.conf.Positional[str]
     """The task that the agents were trained for."""
     bundles: tyro.conf.Positional[tuple[Path, ...]]
-    """Bundles of all agents, in their order."""
+    """Bundles of all agents, in order."""
     deadline: float = 0.1
-    """Seconds of a slot, as the agents have it."""
+    """Length of a slot in seconds, the same as that of the agents."""
     episodes: int = 10
-    """Whole episodes to play."""
+    """Number of whole episodes."""
     seed: int = 0
-    """Seed of the first states."""
+    """Seed of the initial states."""
     json: bool = False
-    """Print JSON: an object a line for each episode, and one for all of them."""
+    """Print JSON: one object per line for each episode, and one for all of them."""
 
 
 def run_world(argv: Sequence[str]) -> None:
@@ -207,12 +207,12 @@ def run_world(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Status:
-    """Say where agents at work on this machine stand."""
+    """Show the status of agents that run on this machine."""
 
     bundles: tyro.conf.Positional[tuple[Path, ...]]
-    """Their bundles."""
+    """Bundles of the agents."""
     serve: str | None = None
-    """HOST:PORT at which to serve a live page (/), its data (/status.json) and metrics (/metrics), until Ctrl-C."""
+    """Serve a live page (/), its data (/status.json) and metrics (/metrics) at HOST:PORT, until Ctrl-C."""
     metrics: bool = False
     """Print metrics in Prometheus' text format."""
     json: bool = False

@@ -32,8 +32,8 @@ QUICK = (
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check this installation: versions, devices, memory, the cache of compiled programs, known numbers of privacy, and
-    whether a team learns to talk. It takes about fifteen seconds; exit code 1 if something is wrong."""
+    """Check this installation: versions, devices, memory, the cache of compiled programs, known privacy numbers, and
+    whether a team learns to communicate. It takes about fifteen seconds. The exit code is 1 if something is wrong."""
 
     json: bool = False
     """Print the result as JSON."""

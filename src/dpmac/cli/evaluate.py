@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play greedy episodes with every team of a run, on starts that are the same for all teams and all runs of a task.
+    """Play greedy episodes with every team of a run. The starts are the same for all teams and all runs of a task.
 
-    A team may be evaluated at another budget than it was trained at; options that are not given are the run's.
+    With --epsilon, teams are evaluated at other budgets than those of their training.
     """
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     episodes: int | None = None
-    """Episodes for each team; by default 4096, or 256 in an environment on the host."""
+    """Episodes for each team, 2 to 100,000; by default 4096, or 256 for an environment on the host."""
     epsilon: tuple[str, ...] = ()
-    """Budgets to evaluate all teams at, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
+    """Budgets for all teams, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
     delta: float | None = None
-    """δ of these budgets."""
+    """δ of these budgets; by default the run's."""
     unit: Unit | None = None
-    """What these budgets cover: one message, or an episode."""
+    """What these budgets cover: one message or an episode; by default as in the run."""
     accountant: AccountantName | None = None
-    """Who turns these budgets into noise."""
+    """Accountant that turns these budgets into noise; by default the run's."""
     json: bool = False
     """Print the result as JSON."""
 

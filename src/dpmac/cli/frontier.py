@@ -21,31 +21,31 @@ EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier(Work):
-    """Train every channel and schedule at the same exact budgets of a whole episode, with free messages and silence
-    beside them, and show what each of them gets through. What is finished is not trained again; what was interrupted
-    goes on. Writes OUT/frontier.json, frontier.svg and frontier.png."""
+    """Train every channel and schedule at the same exact budgets of a whole episode, and compare their returns with
+    free messages and with silence. Finished runs are not trained again; interrupted runs continue. Writes
+    OUT/frontier.json, frontier.svg and frontier.png."""
 
     task: tyro.conf.Positional[str]
     """A task by name, or your own as package.module:Name."""
     out: Path | None = None
-    """Folder for the runs and what is made of them, one for each task; by default frontiers/TASK."""
+    """Folder for the runs and results, one for each task; by default frontiers/TASK."""
     learner: str = ""
-    """Learner; by default the one that finds most: pathwise where the task can be differentiated, else maddpg."""
+    """Learner; by default pathwise if the task is differentiable, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
     """Budgets of an episode, at δ = 1e-4."""
     lines: tuple[str, ...] = tuple(LINES)
     """Only these channels and schedules."""
     symbols: int | Literal["auto"] = Channel.symbols
-    """Of randomised response that is used once; auto: as many as tell most at each budget."""
+    """Number of symbols of randomised response that is used once; auto: the most informative number at each budget."""
     set: tuple[str, ...] = ()
-    """Options of the task, as key=value."""
+    """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
-    """Only train; without this the same command then lets an eavesdropper listen, and finds out where symbols lose."""
+    """Only train. Skip the eavesdropper and the analysis of what symbols lose."""
     audit: int = 0
-    """Also audit every private agent of every team with so many transcripts; 10000 come close to ε, but for one symbol
-    at ε = 10 it takes 100000."""
+    """Also audit every private agent of every team with this many transcripts. 10000 give bounds close to ε; one symbol
+    at ε = 10 needs 100000."""
     page: Path | None = None
-    """Also put the table and the picture into this page (NAME.md), between its marks for the task."""
+    """Also insert the table and the picture into this page (NAME.md), between its marks for the task."""
 
     @property
     def home(self) -> Path:

@@ -23,22 +23,23 @@ Utility = Literal["error", "bias"]
 
 @dataclass(frozen=True)
 class BinarySums:
-    """Error of guessing the sum of all bits: naive, corrected and Bayes receiver, in closed form and played."""
+    """Error of the guessed sum of all bits, for the naive, the corrected and the Bayes receiver: in closed form and
+    simulated."""
 
     agents: int = 5
     """N, at least 2."""
     epsilon: tuple[float, ...] = ()
-    """ε of each agent, or one for all (1 unless --p is given); inf tells the bit as it is."""
+    """ε of each agent, or one for all (1 unless --p is given); inf sends the bit unchanged."""
     p: tuple[float, ...] = ()
-    """Instead of ε: the probability of a coin in place of the bit, for each agent or for all."""
+    """Instead of ε: the probability that a coin replaces the bit, for each agent or for all."""
     prior: tuple[float, ...] = (0.5,)
-    """P(b = 1), for each agent or for all: what the Bayes receiver believes, and what bits are drawn from."""
+    """P(b = 1), for each agent or for all: the prior of the Bayes receiver, and the distribution of the bits."""
     bits: tuple[int, ...] = ()
-    """Fixed bits, one for each agent, instead of drawn ones."""
+    """Fixed bits, one for each agent, instead of random ones."""
     rounds: int = 1_000_000
-    """Rounds to play."""
+    """Rounds to simulate."""
     seed: int = 0
-    """Seed of what is simulated."""
+    """Seed of the simulation."""
     plot: str = ""
     """Write a picture of error against ε here (.png, .svg, .pdf)."""
     json: bool = False
@@ -55,9 +56,9 @@ class Cgp:
     game: str = ""
     """Your own as package.module:Name: a dpmac.games.cgp.Game, or a function without arguments that returns one."""
     B: tuple[float, ...] = ()
-    """Weights of the benefit, one a player, above 0; the game's own by default."""
+    """Weights of the benefit, one for each player, above 0; the game's own by default."""
     C: tuple[float, ...] = ()
-    """Weights of the privacy loss, one a player; the game's own by default."""
+    """Weights of the privacy loss, one for each player; the game's own by default."""
     clipped: bool = False
     """Clip the benefit of binary sums at 0, as the paper's definition demands."""
     coupling: float | None = None
@@ -78,24 +79,24 @@ class Cgp:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Multiple-round sums: the paper's statements, who gives when in equilibrium, never and always sharing."""
+    """Multiple-round sums: the paper's statements, the equilibrium, and the strategies that never or always share."""
 
     agents: int = 3
     """N, at least 2."""
     savings: tuple[float, ...] = (1.0,)
     """x₀ of each agent, or one for all."""
     alpha: float = 0.3
-    """α: what savings of 1 earn in a round."""
+    """α: reward of savings of 1 in a round."""
     beta: float = 0.4
-    """β: what full privacy is worth in a round."""
+    """β: reward of full privacy in a round."""
     horizon: int = 5
-    """T, the rounds."""
+    """T, the number of rounds."""
     discount: float = 1.0
     """g, in [0, 1]."""
     deviations: int = 1000
     """Random unilateral deviations that either potential is tested with."""
     seed: int = 0
-    """Seed of what is simulated."""
+    """Seed of the simulation."""
     plot: str = ""
     """Write a picture of values and of the equilibrium over α and β here (.png, .svg, .pdf)."""
     json: bool = False
@@ -186,7 +187,7 @@ def load(name: str) -> "Game":
 
 def two(name: str, numbers: tuple[float, ...]) -> tuple[float, float] | None:
     """One number a player, or None where none is given."""
-    require(len(numbers) in (0, 2), f"{name} needs two numbers, one a player, not {len(numbers)}")
+    require(len(numbers) in (0, 2), f"{name} needs two numbers, one for each player, not {len(numbers)}")
     return (numbers[0], numbers[1]) if numbers else None
 
 

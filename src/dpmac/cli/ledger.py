@@ -13,10 +13,10 @@ from dpmac import cli
 
 @dataclass(frozen=True)
 class Options:
-    """Check a ledger's chain of hashes from its first entry to its last, and say what each agent has spent.
+    """Check a ledger's hash chain from its first entry to its last, and show what each agent has spent.
 
-    With --head, the chain must also contain an entry with this hash: the head that was noted at an earlier time. The
-    exit code is 1 where the chain does not hold.
+    With --head, the chain must also contain an entry with this hash: the head at an earlier time. The exit code is 1 if
+    the chain is broken.
     """
 
     action: tyro.conf.Positional[Literal["verify"]]
@@ -24,7 +24,7 @@ class Options:
     path: tyro.conf.Positional[Path]
     """File of a ledger."""
     head: str | None = None
-    """A head of this ledger that was noted elsewhere, 64 digits from 0 to f."""
+    """An earlier head of this ledger, 64 digits from 0 to f."""
     json: bool = False
     """Print JSON."""
 

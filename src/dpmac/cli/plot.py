@@ -11,18 +11,18 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw learning curves of runs: a curve for each run and budget, the interquartile mean over seeds with its 95 %
-    interval. Unfinished runs are drawn as far as they are."""
+    """Draw learning curves of runs. Each run and budget has one curve: the interquartile mean over seeds with its 95 %
+    interval. Unfinished runs are drawn up to their last evaluation."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Path
-    """The picture: .png or .svg."""
+    """File of the picture: .png or .svg."""
     training: bool = False
-    """Draw what private training costs instead: return against training episodes, from folders or sweep.json files of
+    """Draw the cost of private training instead: return against training episodes, from folders or sweep.json files of
     sweeps over train_epsilon."""
     metric: str = "return"
-    """What to draw: a name in metrics.csv."""
+    """Metric to draw, by its name in metrics.csv."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -30,14 +30,14 @@ ReleasePath = Literal["deployed", "simulated", "both"]
 """What is sampled: the measurement of deployed agents, with noise of the operating system, or channels as in runs."""
 
 COMMANDS = {
-    "calibrate": "the noise that meets a budget",
-    "account": "what a given noise costs",
-    "audit": "a lower bound on epsilon from samples of the shipped channels",
-    "audit-training": "a lower bound on the epsilon of private training, from canary sources in a training like it",
-    "eavesdrop": "how well the secrets of a trained run can be guessed from its messages",
-    "explain": "what the paper would claim for a budget, and what is true",
-    "stream": "what a secret that changes costs, for an increment and for an episode",
-    "ledger": "verify: whether a ledger's chain of hashes holds, and what was spent",
+    "calibrate": "the least noise that meets a budget",
+    "account": "the epsilon of a given noise",
+    "audit": "a lower bound on epsilon, from samples of a run or of a channel",
+    "audit-training": "a lower bound on the epsilon of private training, from canary sources",
+    "eavesdrop": "how often secrets can be guessed from the messages of a run",
+    "explain": "the paper's claim for a budget, beside the exact epsilon",
+    "stream": "epsilon of a secret that changes, for an increment and for an episode",
+    "ledger": "verify: check a ledger's hash chain, and show what was spent",
 }
 
 
@@ -52,24 +52,24 @@ class ChannelOptions:
     delta: float = 1e-4
     """δ, strictly between 0 and 1."""
     unit: Unit = "episode"
-    """What the budget covers: one message, or a whole episode's messages."""
+    """What the budget covers: one message, or all messages of an episode."""
     horizon: int = 25
     """T, steps of an episode."""
     mechanism: Annotated[str, tyro.conf.arg(help=f"Mechanism: {mechanisms.allowed()}.")] = Channel.mechanism
     clip_norm: float = 0.5
-    """C, the largest norm of a message; Δ = 2C."""
+    """C, the largest norm of a message; the sensitivity is Δ = 2C."""
     symbols: int = 3
     """k of mechanisms that send symbols, and of the secret in `explain`."""
     copies: int = 1
     """Noisy copies of one message."""
     period: int = 1
-    """Steps from one release to the next; 0: once."""
+    """Steps from one release to the next; 0: one release an episode."""
     sample_rate: float = 0.0
-    """γ₁ of a sender that draws a random subset of its transitions; 0: the current one."""
+    """γ₁ of a sender that samples a subset of its transitions; 0: it uses the current one."""
     recipient_rate: float = 1.0
-    """γ₂, the share of the others that receive a message."""
+    """γ₂, the share of the other agents that receive a message."""
     neighbours: Neighbours = "inputs"
-    """What may differ: all inputs of the unit, or one transition of a memoryless sender."""
+    """What differs between neighbours: all inputs of the unit, or one transition of a sender without hidden state."""
     json: bool = False
     """Print JSON."""
 
@@ -98,12 +98,12 @@ class ChannelOptions:
 
 @dataclass(frozen=True)
 class Calibrate(ChannelOptions):
-    """The least noise that meets a budget, and what is true of it."""
+    """Compute the least noise that meets a budget, and its exact ε."""
 
     epsilon: str = "1"
     """ε, or one for each agent as 1:0.1:inf."""
     accountant: AccountantName = "exact"
-    """exact, or paper: the theorem's formula at the released settings."""
+    """exact: the exact accountant. paper: the theorem's formula at the released settings."""
 
     @property
     def budget(self) -> Budget:
@@ -146,7 +146,7 @@ def one_transition(options: Calibrate, entry: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Account(ChannelOptions):
-    """What a given noise costs: ε at δ, for the unit."""
+    """Compute the exact ε of a given noise at δ, for the unit."""
 
     sigma: float | None = None
     """σ of the gaussian and code channels."""
@@ -188,30 +188,31 @@ def account(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Audit(Calibrate):
-    """A lower bound on ε beside the claim: of a trained run, or of a shipped channel at its worst-case inputs.
+    """Compare the claimed ε with a lower bound, for a trained run, or for a shipped channel at its worst-case inputs.
 
-    "refuted" means that the claimed ε is wrong; all verdicts of one call hold together with the stated confidence. Of a
-    run every private agent of every team is audited, by whole transcripts of two canaries through its trained sender
-    and by checks of every message of real episodes; the run says what is claimed, so options of a channel are for
-    audits without one. The exit code is 1 where a claim is refuted.
+    The verdict "refuted" means that the claimed ε is wrong. All verdicts of one call hold together with the stated
+    confidence. For a run, every private agent of every team is audited: by whole transcripts of two canaries through
+    its trained sender, and by checks of every message of real episodes. A run has its own channel and claim, so options
+    of a channel are only for audits without a run. The exit code is 1 if a claim is refuted.
     """
 
     folder: tyro.conf.Positional[Path | None] = None
     """Folder of a run."""
     path: ReleasePath | None = None
-    """What is audited: releases of deployed agents, simulated ones, or both. Of a run both, of a channel the latter."""
+    """Which releases to audit: those of deployed agents, simulated ones, or both. By default both for a run, and
+    simulated ones for a channel."""
     episodes: int = 10_000
     """Transcripts counted for each of the two neighbouring inputs."""
     deployed_episodes: int = 2_000
-    """The same on the path of deployed agents, where one takes some milliseconds."""
+    """The same for deployed agents, where one transcript takes some milliseconds."""
     confidence: float = 0.99
-    """Family-wise confidence of all verdicts together."""
+    """Joint confidence of all verdicts."""
     size: int = 8
-    """d, numbers in a message of the gaussian channel."""
+    """d, the numbers in a message of the gaussian channel."""
     distribution_free: bool = False
-    """Assume nothing about the noise; needs about a million episodes to come close to ε."""
+    """Assume nothing about the noise. This needs about a million episodes to come close to ε."""
     seed: int = 0
-    """Seed of what is simulated."""
+    """Seed of the simulation."""
 
 
 def audit(argv: Sequence[str]) -> None:
@@ -281,19 +282,19 @@ def audit_run(options: Audit, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class AuditTraining:
-    """A lower bound on ε beside what a run claims of its private training, by one training like it in which canary
-    sources flip coins to take part (Steinke, Nasr, Jagielski 2023), and by checks that absent sources change nothing
-    and that episodes are sampled as is said. The exit code is 1 where a claim is refuted.
+    """Compare the ε that a run claims for its private training with a lower bound. A training with the same settings
+    includes each canary source by a coin flip (Steinke, Nasr, Jagielski 2023). Checks test that absent sources change
+    nothing, and that episodes are sampled as claimed. The exit code is 1 if a claim is refuted.
     """
 
     folder: tyro.conf.Positional[Path]
     """Folder of a run."""
     updates: int = 500
-    """Updates of that training, where each episode enters one; a replay is watched for the life of an episode."""
+    """Updates of that training, if each episode enters one update; with a replay, the lifetime of an episode counts."""
     canaries: int = 1
-    """Canary sources: new ones in every update, or in a replay those among the first fresh episodes."""
+    """Canary sources: new ones in every update, or with a replay some of the first fresh episodes."""
     confidence: float = 0.99
-    """Of each verdict."""
+    """Confidence of each verdict."""
     seed: int = 0
     """Seed of the training and of the coins."""
     json: bool = False
@@ -318,29 +319,30 @@ def audit_training(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Eavesdrop:
-    """Train eavesdroppers on each sender of a run, which hear all messages of an episode as they leave, and let them
-    guess the sender's secret in other episodes. One hears the sender alone, one (`hears`: all) everybody at once.
-    Secrets are resampled to be all as likely.
+    """Train eavesdroppers on each sender of a run. They hear all released messages of an episode, and guess the
+    sender's secret in other episodes. One hears a single sender, another (`hears`: all) hears every sender. Secrets are
+    resampled so that all are equally likely.
 
-    `cap` bounds from above how often any eavesdropper is right at the noise that the run says it has: where one surely
-    exceeds it, the verdict is "violated" and the exit code 1. For two secrets it can be reached, for more the best may
-    stay below. `cap_of_claim` is the same for the claimed ε, as if it were one of the episode.
+    `cap` is an upper bound on the accuracy of any eavesdropper at the noise of the run. If one surely exceeds it, the
+    verdict is "violated" and the exit code is 1. For two secrets the cap can be reached; for more, the best may stay
+    below it. `cap_of_claim` is the cap of the claimed ε, read as an ε of the whole episode.
     """
 
     folder: tyro.conf.Positional[Path]
     """Folder of a run."""
     path: ReleasePath = "both"
-    """What is overheard: releases of deployed agents, simulated ones, or both."""
+    """Which releases to hear: those of deployed agents, simulated ones, or both."""
     episodes: int = 16_384
-    """Episodes overheard, to learn from and to count."""
+    """Episodes to hear, for training and for testing."""
     deployed_episodes: int = 4_096
-    """The same on the path of deployed agents, where one takes some milliseconds."""
+    """The same for deployed agents, where one transcript takes some milliseconds."""
     step: int = 0
-    """Step whose secrets are guessed, for those that change, as positions do; only those of the first have a cap."""
+    """Step whose secrets are guessed, for secrets that change, such as positions. Only secrets of the first step have a
+    cap."""
     confidence: float = 0.99
-    """Of all verdicts together."""
+    """Joint confidence of all verdicts."""
     seed: int = 0
-    """Seed of what is simulated."""
+    """Seed of the simulation."""
     json: bool = False
     """Print JSON."""
 
@@ -370,13 +372,13 @@ def eavesdrop(argv: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Explain(Calibrate):
-    """What the paper would claim for a budget, and what is true of it; an eavesdropper hears the whole episode."""
+    """Compare the paper's claim for a budget with the exact ε. The eavesdropper hears the whole episode."""
 
     has_secret = True
     size: int = 8
-    """d, numbers in a message of the gaussian channel."""
+    """d, the numbers in a message of the gaussian channel."""
     plot: str | None = None
-    """Draw all this over ε into a file (.png, .svg or .pdf)."""
+    """Also draw these numbers over ε into a file (.png, .svg or .pdf)."""
 
 
 def explain(argv: Sequence[str]) -> None:

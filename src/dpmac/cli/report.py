@@ -14,22 +14,22 @@ from dpmac.config import dumps, require
 
 @dataclass(frozen=True)
 class Report:
-    """Make one self-contained page. Of runs that `dpmac train` made: curves, returns, the privacy table and the
-    configuration. Of results that `dpmac reproduce` made: verdicts on the paper's claims, an explorer of runs and
-    episodes, figures and the privacy table. It says what is missing. It needs no network, neither to be made nor to be
-    read."""
+    """Make one self-contained page. For runs of `dpmac train`: curves, returns, the privacy table and the
+    configuration. For results of `dpmac reproduce`: verdicts on the paper's claims, an explorer of runs and
+    episodes, figures and the privacy table. The page lists missing results. It works without a network."""
 
     folder: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs, or one folder of results: what `dpmac reproduce` wrote, or one that holds a file it exported."""
+    """Folders of runs, or one folder of results: the output of `dpmac reproduce`, or a folder with its exported
+    file."""
     out: Path
-    """The page, NAME.html."""
+    """File of the page, NAME.html."""
     figures: Path | None = None
-    """Also write the paper's figures into this folder, as the paper shows them."""
+    """Also draw the paper's figures into this folder."""
     marl_eval: Path | None = None
     """Also write all scores into this file, in the schema of marl-eval."""
     against: Path | None = None
-    """Also say how many pairs that this folder's results separate stand in the same order: what a small scale is
-    worth."""
+    """Also compare with the results in this folder: of the pairs that they separate, how many have the same order here.
+    It shows how well a small scale predicts a large one."""
     json: bool = False
     """Print the verdicts as JSON."""
 

@@ -19,27 +19,28 @@ EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Work):
-    """Train every run behind figures of the paper, each run once. What is finished is not trained again; what was
-    interrupted goes on."""
+    """Train every run behind the paper's figures, each run once. Finished runs are not trained again; interrupted runs
+    continue."""
 
     figures: tyro.conf.Positional[tuple[str, ...]]
     """all, or some of: nonprivate step-0.1 step-1.0 step-dpmac tarmac i2c episode-0.1 episode-1.0 episode-dpmac, and
-    of what the paper did not ask: deterministic feedforward exact often narrow early stringent equal."""
+    of our own ablations: deterministic feedforward exact often narrow early stringent equal."""
     out: Path
     """Folder for the results."""
     profile: Profile = "default"
-    """paper: the paper's one update an episode. release: that, and networks, form of messages, past sampling and starts
-    of the paper's release. Such runs have names of their own."""
+    """paper: one update an episode, as in the paper. release: that, and the networks, messages, past sampling and
+    starts of the paper's released code. Such runs have their own names."""
     with_ablations: bool = False
-    """Also what the paper did not ask."""
+    """Also train our own ablations."""
     tasks: tuple[str, ...] = ()
-    """Only these tasks, out of cn, ccn, pp; by default those of the scale."""
+    """Only these tasks of cn, ccn, pp; by default those of the scale."""
     methods: tuple[str, ...] = tuple(METHODS)
     """Only these methods."""
     episodes: int = 0
-    """Fresh episodes an iteration; 0: the scale's own, which is 4 for paper, where 16 keep an accelerator busier."""
+    """Fresh episodes per iteration; 0: that of the scale, which is 4 for paper. 16 make better use of an
+    accelerator."""
     updates_per_episode: float = 0.0
-    """Updates of all agents per episode; 0: the scale's own, which is 1/4 for paper. The paper's is 1."""
+    """Updates of all agents per episode; 0: that of the scale, which is 1/4 for paper. The paper itself uses 1."""
     skip_figures: bool = False
     """Do not draw the figures into OUT/figures at the end."""
 

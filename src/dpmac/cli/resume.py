@@ -11,17 +11,17 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on where a run stopped. The result is bit-identical to that of a run without interruption. Loggers that the
-    run was begun with go on, too."""
+    """Continue a run that was interrupted. The result is bit-identical to that of an uninterrupted run. Its loggers
+    continue, too."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     checkpoint_seconds: float = 60.0
-    """Time between checkpoints."""
+    """Seconds between checkpoints."""
     quiet: bool = False
-    """No progress, only the result."""
+    """Print no progress, only the result."""
     verbose: bool = False
-    """Everything that is measured, after every evaluation, and a traceback if something breaks."""
+    """Print all metrics after every evaluation, and a traceback for unexpected errors."""
     json: bool = False
     """Print the result as JSON."""
 

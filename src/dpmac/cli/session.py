@@ -24,34 +24,35 @@ class Work:
     """Options of every command that trains many runs."""
 
     scale: ScaleName = "quick"
-    """smoke: seconds. quick: a laptop without an accelerator. paper: a million steps a run."""
+    """smoke: takes seconds. quick: for a laptop without an accelerator. paper: a million steps per run."""
     seeds: int = 0
-    """Seeds of each run; 0: those of the scale, five at the paper's."""
+    """Number of seeds; 0: that of the scale, which is five for paper."""
     time_limit: float = float("inf")
-    """Stop after so many seconds, between two evaluations; the same command goes on from there."""
+    """Stop after this many seconds, between two evaluations. Run the same command again to continue."""
     export: Path | None = None
-    """Also write all finished results into this one compact file, NAME.json.gz."""
+    """Also write all finished results into one compact file, NAME.json.gz."""
     checkpoint_seconds: float = 300.0
-    """Time between checkpoints of the population in training."""
+    """Seconds between checkpoints of the population in training."""
     most_at_once: int = 0
-    """Runs trained side by side; 0: as many as fit in memory."""
+    """Largest number of runs side by side; 0: as many as fit in memory."""
     compilers: int = 0
-    """Programs compiled side by side; 0: half of the cores."""
+    """Programs compiled at the same time; 0: half of the cores."""
     processes: int = 1
-    """Populations trained at the same time on this machine, each in a process of its own: several keep a large GPU
-    busier, and many cores. 1: in this process."""
+    """Populations trained at the same time on this machine, each in its own process. More than 1 can make better use of
+    a large GPU or of many cores."""
     engine: Literal["local", "ray"] = "local"
-    """local: this machine. ray: the nodes of a Ray cluster, which all see the folder of the results (extra: ray)."""
+    """local: this machine. ray: the nodes of a Ray cluster, which must all see the folder of the results (extra:
+    ray)."""
     address: str = "auto"
-    """HOST:PORT of the cluster's head; auto: what RAY_ADDRESS says, or a cluster on this machine."""
+    """HOST:PORT of the Ray head; auto: RAY_ADDRESS, or a cluster on this machine."""
     gpus_per_job: int | None = None
-    """GPUs for each population; by default 1 where the cluster has any."""
+    """GPUs for each population; by default 1 if the cluster has any."""
     insecure: bool = False
-    """Also use a cluster that takes tasks from anybody who can reach it."""
+    """Also use a Ray cluster that accepts tasks from anyone who can reach it."""
     quiet: bool = False
-    """No progress, only the result."""
+    """Print no progress, only the result."""
     verbose: bool = False
-    """A line after every evaluation, and a traceback if something breaks."""
+    """Print a line after every evaluation, and a traceback for unexpected errors."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -24,9 +24,9 @@ EXAMPLE = "dpmac sweep ccn --grid hidden=64,128 learning_rate=3e-4,7e-4 --seeds 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Work):
-    """Train every point of a grid, or the points of a search, each with several seeds. Points that differ in their
-    budget, learning rate, discount or penalties share a compiled program. What is finished is not trained again; what
-    was interrupted goes on. Writes OUT/sweep.json, sweep.csv, sweep.svg, sweep.png and the best configurations, and
+    """Train every point of a grid, or the points of a search, each with several seeds. Points that differ only in
+    budget, learning rate, discount or penalties share a compiled program. Finished runs are not trained again;
+    interrupted runs continue. Writes OUT/sweep.json, sweep.csv, sweep.svg, sweep.png and the best configurations, and
     where steps and train_epsilon vary OUT/training.svg and training.png."""
 
     task: tyro.conf.Positional[str]
@@ -36,23 +36,24 @@ class Sweep(Work):
     them, method=dpmac,tarmac, and budget=inf,1,step-1 (an exact epsilon of an episode, or one of the paper's by name).
     In a search also ranges of numbers, as learning_rate=1e-4..1e-2."""
     out: Path
-    """Folder for the runs and what is made of them."""
+    """Folder for the runs and results."""
     search: Literal["grid", "tpe"] = "grid"
-    """grid: every combination. tpe: so many points as --trials says, which Optuna proposes."""
+    """grid: every combination. tpe: Optuna proposes as many points as --trials."""
     trials: int = 0
-    """Points of a search."""
+    """Number of points in a search."""
     batch: int = 8
-    """Points of a search that are proposed, and then trained, together."""
+    """Points of a search that are proposed and trained together."""
     objective: Literal["return", "bound"] = "return"
-    """What is best: the mean return over seeds, or the lower end of its 95 % interval."""
+    """What to maximise: the mean return over seeds, or the lower end of its 95 % interval."""
     learner: str = RunConfig.learner
-    """Learner, what trains."""
+    """Learner, the training algorithm."""
     steps: int = 0
-    """Environment steps of each run; 0: the scale's own."""
+    """Environment steps of each run; 0: that of the scale."""
     episodes: int = 0
-    """Fresh episodes an iteration; 0: the scale's own, which is 4 for paper, where 16 keep an accelerator busier."""
+    """Fresh episodes per iteration; 0: that of the scale, which is 4 for paper. 16 make better use of an
+    accelerator."""
     set: tuple[str, ...] = ()
-    """Options of the task, as key=value."""
+    """Options of the task, as KEY=VALUE."""
 
 
 def run(argv: Sequence[str]) -> None:

@@ -14,14 +14,14 @@ SIZES = ("agents", "actions", "observation_size", "horizon")
 
 @dataclass(frozen=True)
 class Options:
-    """Sizes, horizon and reward unit of the tasks, and what a random and a scripted policy earn in an episode."""
+    """List tasks: sizes, horizon, reward unit, and the returns of a random and of a scripted policy."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Tasks, by name, as package.module:Name or as pettingzoo:package.module; by default all that are registered."""
     set: tuple[str, ...] = ()
-    """Options of the tasks, as key=value."""
+    """Options of the tasks, as KEY=VALUE."""
     episodes: int = 1000
-    """Episodes behind each return."""
+    """Episodes for each return."""
     seed: int = 0
     """Seed of the episodes."""
     film: Path | None = None

@@ -75,97 +75,101 @@ class RunOptions:
     """Task: cn, ccn, pp, another of `dpmac tasks`, or your own as package.module:Name, or an environment as
     jaxmarl:NAME or pettingzoo:package.module."""
     config: Path | None = None
-    """A configuration (JSON or TOML), as `dpmac config` prints it or a run's folder keeps it; options that are given
-    beside it win."""
+    """Configuration file (JSON or TOML), as `dpmac config` prints it, or a run's config.json. Options on the command
+    line override it."""
     method: str = "dpmac"
-    """Method, the way to communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
+    """Method, how agents communicate: dpmac, silent, tarmac, i2c, commnet, or your own as package.module:Class."""
     learner: str = RunConfig.learner
-    """Learner, what trains: maddpg, mappo, pathwise, or your own as package.module:Class. Its settings are a group of
-    their own below."""
+    """Learner, the training algorithm: maddpg, mappo, pathwise, or your own as package.module:Class. Its settings are
+    listed in their own group below."""
     epsilon: tuple[str, ...] = ("inf",)
-    """Budgets; inf means free messages, and 1:0.1:inf gives each agent its own."""
+    """Budgets. inf: messages without noise. 1:0.1:inf: one budget for each agent."""
     delta: float = 1e-4
     """δ of all budgets, strictly between 0 and 1."""
     unit: Unit = "episode"
     """What a budget covers: one message (the paper's step level) or all messages of an episode."""
     profile: Profile = "default"
-    """Options of the paper, one update an episode, or of its release, its networks, form of messages, past sampling and
-    starts, wherever they are not set here."""
+    """paper: one update an episode, as in the paper. release: that, and the networks, messages, past sampling and
+    starts of the paper's released code. Options that are given override the profile."""
     accountant: AccountantName = "exact"
-    """exact: what is true. paper: the paper's formula at its released settings, with what is true beside it."""
+    """exact: the exact accountant. paper: the paper's formula at its released settings; the exact epsilon is also
+    reported."""
     seeds: int = 1
     """Number of seeds."""
     first_seed: int = 0
-    """The first of the seeds; the others follow it."""
+    """First seed; the others are consecutive."""
     steps: int = 1_000_000
     """Environment steps of each run."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
-    """Options of the task, as view_radius=0.5, or of the environment."""
+    """Options of the task or environment, such as view_radius=0.5."""
     method_set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
-    """Options of the method, as deterministic=true."""
+    """Options of the method, such as deterministic=true."""
     mechanism: Annotated[str, tyro.conf.arg(help=f"Mechanism: {mechanisms.allowed()}.")] = Channel.mechanism
     clip_norm: float = 0.5
     """C: the norm that messages are clipped to before the noise."""
     symbols: int | Literal["auto"] = 3
-    """k of the channels that send symbols; auto: as many as tell most at the budget, for a symbol that is sent once."""
+    """k, the number of symbols of mechanisms that send symbols. auto: the most informative number at the budget, for
+    one symbol an episode."""
     copies: int = 1
-    """1: one noisy message for all. One per recipient: fresh noise for each, and each is counted."""
+    """1: one noisy message is broadcast. The number of other agents: fresh noise for each recipient; each copy
+    counts."""
     period: int = 1
-    """Steps between releases; 0: once, at the first step, and held."""
+    """Steps between releases. 0: one release at the first step; receivers keep it."""
     rounds: int = 1
-    """Exchanges before each step (tarmac); every one is a release and counted."""
+    """Exchanges before each step (tarmac). Each is a separate release."""
     sample_rate: float = 0.0
-    """Share of its past transitions that a sender draws at each step; 0: the current one."""
+    """Share of its past transitions that a sender samples at each step. 0: it uses the current one."""
     recipient_rate: float = 1.0
-    """Share of the others that receive a message."""
+    """Share of the other agents that receive a message."""
     noise_at: Place | None = None
-    """Where clipping and noise are applied; by default where the paper does for the method."""
+    """Where clipping and noise are applied; by default as in the paper for this method."""
     anneal_from: float = 0.0
     """Start finite budgets at this epsilon and anneal them down to their value; 0: no annealing."""
     anneal_share: float = 0.6
     """Share of the run over which budgets anneal."""
     mix: int = 1
-    """Above 1: draw each episode's noise out of so many levels from --anneal-from down to the budget, do not anneal."""
+    """Above 1: instead of annealing, draw the noise scale of each episode from this many, between --anneal-from and the
+    budget."""
     aware: bool = False
     """Receivers know the channel's noise scale and decode messages as posteriors."""
     hidden: int = 128
-    """Width of actors, and of what the learner has beside them."""
+    """Width of actors, and of the learner's other networks."""
     message_hidden: int = 32
-    """Width inside senders and receivers."""
+    """Hidden width of senders and receivers."""
     message_size: int = 8
-    """Numbers in a message of a channel that sends vectors."""
+    """d, the numbers in a message, for mechanisms that send vectors."""
     feedforward_actor: bool = False
     """Actors without a hidden state."""
     products: int = 0
-    """Products of the observation with the aggregated message that enter its actor beside both."""
+    """Products of the observation and the aggregated message that also enter the actor."""
     entry_layer: bool = False
-    """Actors with a layer before the recurrent one."""
+    """Add a layer before the recurrent one of actors."""
     layers: int = 0
-    """Layers of actors before the recurrent one."""
+    """Layers before the recurrent one of actors."""
     layer_norm: bool = False
-    """Actors that normalise their inputs and what each layer gives."""
+    """Normalise the inputs and every layer of actors."""
     share_parameters: bool = False
-    """The same parameters for all agents."""
+    """Share parameters between all agents."""
     episodes: int = 4
-    """Fresh episodes an iteration."""
+    """Fresh episodes per iteration."""
     evaluations: int = 100
     """Evaluations over the run, evenly spaced."""
     evaluation_episodes: int = Training.evaluation_episodes
-    """Greedy episodes in each evaluation; at most 32 in environments on the host."""
+    """Greedy episodes per evaluation; at most 32 for environments on the host."""
     train_epsilon: float | None = None
-    """Train privately: the epsilon that published weights cost a source of training episodes, see
+    """Train privately: epsilon of the published weights for one source of training episodes, see
     docs/private-training.md. inf: clip the gradient of every episode, but add no noise."""
     train_delta: float = PrivateTraining.train_delta
     """δ of private training."""
     train_clip: float = PrivateTraining.train_clip
-    """The norm that the joint gradient of all parameters is clipped to in each episode of private training."""
+    """Private training clips the joint gradient of all parameters to this norm in each episode."""
     episodes_per_source: int = PrivateTraining.episodes_per_source
-    """The most episodes that one source contributes to private training."""
+    """Largest number of episodes that one source contributes to private training."""
     train_noise: NoiseOrigin = PrivateTraining.train_noise
-    """Where the noise of private training comes from: system, which nobody can repeat, or seed, which repeats a run and
+    """Source of the noise of private training. system: the operating system, not repeatable. seed: repeatable, and
     protects nothing."""
     train_microbatch: int = PrivateTraining.train_microbatch
-    """Episodes whose gradients private training holds at once."""
+    """Episodes whose gradients private training keeps in memory at once."""
 
     def run_config(self, learner_options: dict[str, Any]) -> RunConfig:
         """The configuration that these options and the learner's settings describe."""
@@ -244,23 +248,23 @@ def symbols_for(task: "Task", epsilon: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Train(RunOptions):
-    """Train a team on a task, for every budget and every seed side by side, into a folder that can be resumed."""
+    """Train a team on a task. All budgets and seeds train side by side. The run can be interrupted and resumed."""
 
     out: Path
-    """Folder for the run; it must not hold one yet."""
+    """Folder for the run; it must not contain a run yet."""
     most_at_once: int = 0
-    """Runs trained side by side; 0: as many as fit in memory."""
+    """Largest number of runs side by side; 0: as many as fit in memory."""
     checkpoint_seconds: float = 60.0
-    """Time between checkpoints."""
+    """Seconds between checkpoints."""
     tensorboard: bool = False
     """Also write TensorBoard events (needs the package tensorboardX)."""
     wandb: bool = False
-    """Also log to Weights & Biases (needs the package wandb); its environment variables hold, and WANDB_MODE=offline
-    keeps everything on this machine."""
+    """Also log to Weights & Biases (needs the package wandb). Its environment variables apply; WANDB_MODE=offline keeps
+    everything on this machine."""
     quiet: bool = False
-    """No progress, only the result."""
+    """Print no progress, only the result."""
     verbose: bool = False
-    """Everything that is measured, after every evaluation, and a traceback if something breaks."""
+    """Print all metrics after every evaluation, and a traceback for unexpected errors."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -11,24 +11,24 @@ from dpmac.cli import emit, parse
 
 @dataclass(frozen=True)
 class Watch:
-    """Film a greedy episode of a trained team. Arrows are messages as they arrive: wide where they are long vectors,
-    faint where an old one is still held. The cells below are what each agent has said last. A team with noise is
-    shown without it as well, from the same start."""
+    """Make a film of a greedy episode of a trained team. Arrows are received messages: wide for long vectors,
+    faint for an old message that is still held. The cells below show the last message of each agent. A team with noise
+    is also shown without it, from the same start."""
 
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     out: Path
-    """Film: .gif, .webp or .png."""
+    """File of the film: .gif, .webp or .png."""
     epsilon: str | None = None
-    """Budget of the team, as it was trained; by default the first one with noise."""
+    """Budget of the team; by default the first one with noise."""
     seed: int | None = None
     """Seed of the team; by default the first one."""
     episode: int = 0
-    """Which of the starts."""
+    """Number of the start."""
     size: int = 360
-    """Pixels of one picture's side, 16 to 2048."""
+    """Side length of a picture in pixels, 16 to 2048."""
     fps: float = 5
-    """Steps a second, 0.1 to 100."""
+    """Steps per second, 0.1 to 100."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -60,43 +60,43 @@ class Maddpg(Learner):
     updates_per_episode: float = 0.25
     """The update ratio: updates of all agents for each fresh episode. The paper's is 1."""
     batch: int = 0
-    """Episodes in a minibatch; 0: the paper's for the task, 128, and 256 on pp."""
+    """Episodes in a minibatch; 0: the paper's, which is 128, and 256 on pp."""
     buffer: int = 10_000
     """Episodes that the replay holds."""
     discount: float = traced(0.99)
     """Weight of a reward one step later."""
     learning_rate: float = traced(7e-4)
-    """Of Adam, for all networks."""
+    """Learning rate of Adam, for all networks."""
     decay: float = 0.0
-    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
+    """Final share of the run over which the learning rate falls linearly to zero."""
     tau: float = traced(0.005)
-    """τ of the Polyak averages: the share of the online networks that enters the targets at each update."""
+    """τ of Polyak averaging: weight of the online networks in the targets at each update."""
     standardise: bool = True
-    """Whether critics learn rewards of mean 0 and deviation 1 over the replay, which keeps the order of policies."""
+    """Whether critics learn rewards standardised to mean 0 and deviation 1 over the replay."""
     gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
     logit_penalty: float = traced(1e-3)
-    """Weight of the mean squared logit in the actor's loss, which keeps the policy from freezing."""
+    """Weight of the mean squared logit in the actor's loss; it keeps the policy from becoming deterministic too
+    early."""
     explore_start: float = 1.0
     """Probability of a random action at the start."""
     explore_end: float = 0.05
     """Probability of a random action after `explore_steps`."""
     explore_steps: int | None = None
-    """Environment steps over which that probability falls in a straight line; by default 50,000, or half of a run that
-    is shorter than twice that."""
+    """Environment steps over which that probability falls linearly; by default 50,000, or half of a run shorter than
+    100,000 steps."""
     bootstrap_horizon: bool = False
-    """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state (as released).
-    """
+    """Whether values are bootstrapped at the time limit, instead of treating it as terminal (as released)."""
     replay_noise: bool = True
-    """Whether episodes are replayed with the noise that they were played with, instead of fresh noise each time."""
+    """Whether episodes are replayed with their original noise, instead of fresh noise each time."""
     recurrent_critic: bool = False
     """Whether critics have a recurrent layer."""
     critic_layers: int = 1
-    """Layers of critics before that one."""
+    """Layers of critics before the recurrent one."""
     critic_norm: bool = False
-    """Whether critics normalise their inputs and what each of their layers gives."""
+    """Whether critics normalise their inputs and every layer."""
     clock: bool = False
-    """Whether critics are told the time, without which the value of a state in a finite episode cannot be known."""
+    """Whether critics observe the time step, on which values in a finite episode depend."""
 
     gives_values: ClassVar[bool] = True
 

@@ -62,33 +62,33 @@ class Mappo(Learner):
     epochs: int = 5
     """Passes over the fresh episodes in one iteration."""
     minibatches: int = 1
-    """Parts into which each pass cuts the episodes."""
+    """Minibatches in each pass."""
     clip: float = traced(0.2)
-    """How far a policy's probability ratio counts from 1."""
+    """Range around 1 to which the probability ratio is clipped."""
     entropy: float = traced(0.01)
     """Weight of the policies' entropy at the start."""
     entropy_end: float = traced(0.001)
-    """Weight of the policies' entropy at the end, reached in a straight line."""
+    """Weight of the policies' entropy at the end, reached linearly."""
     discount: float = traced(0.99)
     """Weight of a reward one step later."""
     trace: float = traced(0.95)
     """λ of generalised advantage estimates."""
     learning_rate: float = traced(7e-4)
-    """Of Adam, for all networks."""
+    """Learning rate of Adam, for all networks."""
     decay: float = 0.0
-    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
+    """Final share of the run over which the learning rate falls linearly to zero."""
     gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
     spread_rate: float = traced(0.01)
     """Rate at which the normalisation of values follows the returns."""
     value_scale: float = traced(1.0)
-    """Deviation of returns that private training takes for granted, which may not measure it."""
+    """Standard deviation of returns that private training assumes, because it may not measure it."""
     bootstrap_horizon: bool = False
-    """Whether values are bootstrapped through the time limit, instead of taking it for a terminal state."""
+    """Whether values are bootstrapped at the time limit, instead of treating it as terminal."""
     recurrent_critic: bool = False
     """Whether value functions have a recurrent layer."""
     no_clock: bool = False
-    """Whether value functions are not told the time."""
+    """Whether value functions do not observe the time step."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "minibatches"):

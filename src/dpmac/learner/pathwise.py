@@ -46,28 +46,28 @@ class Pathwise(Learner):
     """Gradient ascent on the return; for tasks that declare themselves differentiable."""
 
     learning_rate: float = traced(3e-3)
-    """Of Adam."""
+    """Learning rate of Adam."""
     decay: float = 0.5
-    """Share of the run, at its end, over which the learning rate falls to zero in a straight line."""
+    """Final share of the run over which the learning rate falls linearly to zero."""
     gradient_norm: float = traced(1.0)
     """Gradients of each agent are clipped to this norm."""
     logit_penalty: float = traced(1e-3)
-    """Weight of the mean squared logit, which keeps the backward pass from vanishing."""
+    """Weight of the mean squared logit; it keeps gradients from vanishing."""
     score_penalty: float = traced(1e-3)
     """Weight of the mean squared message before the channel."""
     jitter: float = 1.0
-    """Scale of Gumbel noise on the scores of symbols in training, by which codes are explored."""
+    """Scale of the Gumbel noise on the scores of symbols in training, which explores codes."""
     balance: float = 0.1
-    """Weight of the entropy of the symbols that a sender uses over the episodes of a batch, while releases are sampled:
-    it parts secrets that share a symbol."""
+    """Weight of the entropy of a sender's symbols over the episodes of a batch, while releases are sampled. It
+    separates secrets that share a symbol."""
     starts: int = 1
-    """Teams that a run begins with. The fresh episodes are shared out between them until `trial` is over; then the one
-    that has earned most goes on alone. A code that uses one symbol for two secrets is so left behind."""
+    """Number of teams at the start of a run. They share the fresh episodes until `trial` is over; then only the team
+    with the highest return continues. This discards codes that use one symbol for two secrets."""
     trial: float = 0.15
     """Share of the run in which several starts are tried."""
     expectation: float = 0.5
-    """Share of the run, at its end, in which the return is averaged exactly over everything that a channel of few
-    symbols, used once, may release; before that, and for other channels, releases are sampled."""
+    """Final share of the run in which the return is averaged exactly over all possible releases, for a channel of few
+    symbols that is used once. Before that, and for other channels, releases are sampled."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "gradient_norm"):

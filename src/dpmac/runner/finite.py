@@ -30,9 +30,11 @@ def check_finite(folder: Path, program: Program, states: RunState, scale: NoiseS
     names += [] if sound.all() else ["weights of the team"]
     names += not_finite_in_task(program, states, scale)
     first = next(run for run in runs if run in bad)
+    saved = any((folder / "checkpoints").glob("group-*"))
     raise Failure(
         f"training became not finite before step {rows[0].step:,}: {', '.join(names)} of epsilon {first[0]}, seed "
-        f"{first[1]} ({len(bad)} of {len(runs)} runs). Training has stopped; {folder} keeps its last good checkpoint"
+        f"{first[1]} ({len(bad)} of {len(runs)} runs). Training has stopped; {folder} "
+        f"{'keeps its last good checkpoint' if saved else 'has no checkpoint yet'}"
     )
 
 

@@ -590,7 +590,7 @@ def test_a_deleted_file_is_begun_anew_by_nobody_who_was_not_asked(path):
     assert "does not exist; a new ledger is begun with create=True" in other.stderr
     with pytest.raises(BadInput, match="does not exist"):
         ledger.charge({0: EPISODE})
-    with pytest.raises(BadInput, match="does not begin it anew"):
+    with pytest.raises(BadInput, match="does not create it again"):
         Ledger(path, [1.0], 1e-4, create=True)
     assert not path.exists()
     assert subprocess.run([sys.executable, "-c", code.replace("1e-4)", "1e-4, create=True)")]).returncode == 0

@@ -80,7 +80,7 @@ class Ledger:
         seen = self.path in _SEEN
         if create:
             gone = seen and not os.path.lexists(self.path)
-            require(not gone, f"{self.path} was a ledger before in this process, which does not begin it anew")
+            require(not gone, f"{self.path} was a ledger before in this process, which does not create it again")
             chain.begin(self.path, _opening(self.epsilon, self.delta, [Counter() for _ in self.epsilon]))
         elif not seen and _is_old(self.path):
             _convert(self.path, self.epsilon, self.delta)

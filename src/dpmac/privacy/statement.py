@@ -1,4 +1,4 @@
-"""The privacy statement of a run: the noise of each agent, and what may truthfully be said about it."""
+"""The privacy statement of a run: the noise of each agent, the claim, and whether it is valid."""
 
 import dataclasses
 from typing import Any
@@ -7,15 +7,15 @@ from dpmac.config import Budget, Channel, Release, Unit
 from dpmac.privacy import accounting, mechanisms, theorem
 
 NEIGHBOURS: dict[Unit, str] = {
-    "message": "two inputs of one agent that one single message is made from, both picked by an adversary from "
+    "message": "two inputs of one agent for one single message, both picked by an adversary who has seen everything "
+    "that was released before",
+    "episode": "two inputs of one agent at every step of an episode, both picked by an adversary who has seen "
     "everything that was released before",
-    "episode": "two inputs of one agent at every step of an episode, both picked by an adversary from everything that "
-    "was released before",
 }
-ABOUT = "agents deployed with this noise (dpmac.load), which they draw from the operating system for every message"
+ABOUT = "agents deployed with this noise (dpmac.load); they draw it from the operating system for every message"
 SIMULATED = (
     "the run's own messages are simulated: their noise is float32, on the same grid, from a seed, and protects nothing "
-    "from whoever knows the seed or enumerates what the generator can give"
+    "from anyone who knows the seed or enumerates the outputs of the generator"
 )
 """What `privacy.json` says about the path that its claims hold for, and the one that they do not hold for."""
 
@@ -44,7 +44,7 @@ def claim(budget: Budget, channel: Channel, agents: int, horizon: int) -> list[d
     """What a run says about each agent's privacy, one entry per agent; `privacy.json` of a run holds it.
 
     `valid` says whether the claimed (ε, δ) holds for the unit and by the accountant that made the claim;
-    `exact_epsilon` is what is true of the same noise at the same δ, whichever accountant chose it.
+    `exact_epsilon` is the exact ε of the same noise at the same δ, whichever accountant chose it.
     """
     levels, mechanism = noise_scales(budget, channel, agents, horizon), mechanisms.of(channel)
     entries = [entry(budget, channel, horizon, agent, level) for agent, level in enumerate(levels)]

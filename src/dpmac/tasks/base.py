@@ -122,8 +122,8 @@ class Abilities(NamedTuple):
 
 
 PADDED = (
-    "padded: where an episode ends early, messages go on to the horizon, so that their number tells nothing; whoever "
-    "stops a deployed agent when the episode has ended shows its length, which no claim covers"
+    "padded: if an episode ends early, messages continue to the horizon, so their number reveals nothing; if a "
+    "deployed agent is stopped when the episode has ended, its length is revealed, which no claim covers"
 )
 """What the number of messages tells where episodes end early."""
 

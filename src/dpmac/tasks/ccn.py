@@ -42,8 +42,8 @@ class CCN:
     symbols: ClassVar[int] = LANDMARKS
     actions: ClassVar[int] = particles.ACTIONS
     observers: ClassVar[Mapping[str, str]] = {
-        "target": "The target of each agent is observed by the other agent alone; the walk of an agent that has been "
-        "told shows it to whoever sees that agent move.",
+        "target": "Only the other agent observes the target of an agent. The walk of an informed agent reveals it to "
+        "anyone who sees that agent move.",
     }
 
     def __post_init__(self) -> None:

@@ -43,8 +43,8 @@ class Drift:
     observation_size: ClassVar[int] = 2
     reward_unit: ClassVar[str] = "mean over agents of minus the mean squared distance from where one points"
     observers: ClassVar[Mapping[str, str]] = {
-        "stream": "The stream of an agent is observed by that agent alone; where the next agent points when it has "
-        "been told shows it to whoever sees that agent.",
+        "stream": "Only the agent itself observes its stream. Where the next agent points, once informed, reveals it "
+        "to anyone who sees that agent.",
     }
 
     def __post_init__(self) -> None:

@@ -42,8 +42,8 @@ class Midway:
     actions: ClassVar[int] = particles.ACTIONS
     reward_unit: ClassVar[str] = "team: minus the sum over agents of the squared distance to its place"
     observers: ClassVar[Mapping[str, str]] = {
-        "landmark": "The landmark that an agent has been told of is observed by that agent alone; where the others "
-        "walk when they have been told shows it to whoever sees them.",
+        "landmark": "Only the agent itself observes its landmark. The walks of the informed others reveal it to anyone "
+        "who sees them.",
     }
 
     def __post_init__(self) -> None:

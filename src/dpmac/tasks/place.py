@@ -35,8 +35,8 @@ class Place:
     observation_size: ClassVar[int] = 2
     reward_unit: ClassVar[str] = "mean over agents of minus the squared distance from where one points to the place"
     observers: ClassVar[Mapping[str, str]] = {
-        "place": "The place of an agent is observed by that agent alone; where the next agent points when it has been "
-        "told shows it to whoever sees that agent.",
+        "place": "Only the agent itself observes its place. Where the next agent points, once informed, reveals it to "
+        "anyone who sees that agent.",
     }
 
     def __post_init__(self) -> None:

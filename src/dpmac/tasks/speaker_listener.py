@@ -42,8 +42,8 @@ class SpeakerListener:
     observation_size: ClassVar[int] = 2 + 2 * LANDMARKS + LANDMARKS
     reward_unit: ClassVar[str] = "team: minus the squared distance of the listener to the goal"
     observers: ClassVar[Mapping[str, str]] = {
-        "goal": "The goal is observed by the speaker alone, agent 0; the listener, agent 1, has no secret, and its "
-        "walk when it has been told shows the speaker's to whoever sees it.",
+        "goal": "Only the speaker, agent 0, observes the goal. The listener, agent 1, has no secret. Its walk, once "
+        "informed, reveals the goal to anyone who sees it.",
     }
 
     def __post_init__(self) -> None:

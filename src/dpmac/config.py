@@ -361,6 +361,8 @@ class RunConfig:
         sets = {tuple(sorted(each.items())) for each in self.settings}
         require(len(sets) == len(self.settings), f"settings must differ from each other, not {self.settings}")
         require(len(self.budgets) > 0, "at least one budget is needed")
+        known = all(isinstance(budget, Budget) for budget in self.budgets)
+        require(known, f"every budget must be a Budget, not {self.budgets}")
         require(isinstance(self.seeds, tuple), f"seeds must be a tuple, as (0, 1), not {self.seeds!r}")
         require(len(self.seeds) > 0, "at least one seed is needed")
         require(len(set(self.seeds)) == len(self.seeds), f"seeds must differ from each other, not {self.seeds}")

@@ -190,6 +190,7 @@ frontier ccn --lines --out x
 frontier ccn --lines silent silent --out x
 frontier ccn --audit -1 --out x
 frontier ccn --page missing.md --out x
+frontier ccn --page . --out x
 privacy calibrate --clip-norm 1e-320
 privacy calibrate --neighbours transition --sample-rate 0.5 --horizon 100000
 privacy account --sigma 1e300
@@ -338,6 +339,9 @@ CALLS = {
     "a mechanism that is a number": lambda run: privacy.mechanisms.of(Channel(3)),  # type: ignore[arg-type]
     "calibration to a word": lambda run: privacy.calibrate(Channel(), "1", 1e-4),  # type: ignore[arg-type]
     "a task that is a number": lambda run: dpmac.tasks.make(3),  # type: ignore[arg-type]
+    "a mechanism for a channel": lambda run: privacy.calibrate("gaussian", 1.0, 1e-4),  # type: ignore[arg-type]
+    "numbers for budgets": lambda run: RunConfig("ccn", budgets=(1.0,)),  # type: ignore[arg-type]
+    "two and a half secrets": lambda run: privacy.private_accuracy(1.0, 1e-4, 2.5),  # type: ignore[arg-type]
     "a dict to train": lambda run: dpmac.train({"task": "ccn"}, run),  # type: ignore[arg-type]
     "an audit of one episode": lambda run: privacy.audit_channel(lambda *_: np.zeros((1, 1, 1)), 1e-4, 1),
 }

@@ -107,7 +107,10 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
 
     options.check()
     require(options.audit >= 0, f"audit must be a whole number from 0, not {options.audit}")
-    require(options.page is None or options.page.is_file(), f"{options.page} is no page that exists")
+    if options.page is not None:
+        from dpmac.figures import frontier
+
+        frontier.marks_of(options.page, options.task)  # before anything is trained
     settings = plugins.settings(options.set)
     task = tasks.make(options.task, **settings)
     learner = options.learner or learners.default_for(task)

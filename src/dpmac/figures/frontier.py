@@ -297,12 +297,17 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return [store.read_json(path) for path in sorted([*folder.glob("frontier*.json"), *folder.glob("*/frontier.json")])]
 
 
+def marks_of(page: Path, task: str) -> tuple[str, str, str]:
+    """The text of a page and the two lines between which the frontier of a task belongs."""
+    begin, end = (f"<!-- frontier {task}: {what} -->" for what in ("begin", "end"))
+    text = page.read_text() if page.is_file() else ""
+    require(begin in text and end in text, f"{page} has no lines {begin} and {end} for the frontier of {task}")
+    return text, begin, end
+
+
 def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     """Put the tables and a link to the picture between the marks that a page has for the task."""
-    begin, end = (f"<!-- frontier {found['task']}: {what} -->" for what in ("begin", "end"))
-    text = page.read_text() if page.exists() else ""
-    marks = begin in text and end in text
-    require(marks, f"{page} has no lines {begin} and {end}, between which the frontier of {found['task']} could stand")
+    text, begin, end = marks_of(page, found["task"])
     before, after = text[: text.index(begin)], text[text.index(end) :]
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",

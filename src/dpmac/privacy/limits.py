@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.special import gammaln, log_ndtr, xlogy
 
-from dpmac.config import Channel, Release, require
+from dpmac.config import Channel, Release, require, whole
 from dpmac.privacy import accounting, mechanisms
 from dpmac.privacy import loss as losses
 
@@ -82,7 +82,8 @@ def private_accuracy(epsilon: float, delta: float, secrets: int) -> float:
     >>> round(private_accuracy(1.0, 1e-4, 3), 3)
     0.576
     """
-    require(secrets >= 1 and epsilon >= 0, f"a secret has at least one value, and epsilon is at least 0, not {epsilon}")
+    require(whole(secrets, 1), f"a secret has at least one value, and a whole number of them, not {secrets}")
+    require(epsilon >= 0, f"epsilon must be at least 0, not {epsilon}")
     rest = (secrets - 1) * math.exp(-epsilon)
     return (1 + rest * delta) / (1 + rest)
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dpmac import plugins
-from dpmac.config import Channel
+from dpmac.config import Channel, require
 
 if TYPE_CHECKING:
     from dpmac.privacy.mechanisms.base import Mechanism
@@ -45,4 +45,5 @@ def find(name: str) -> "type[Mechanism]":
 @cache
 def of(channel: Channel) -> "Mechanism":
     """The mechanism that a channel describes; a description that it does not allow is `BadInput`."""
+    require(isinstance(channel, Channel), f"expected a dpmac.config.Channel, not {channel!r}")
     return find(channel.mechanism)(channel)

@@ -173,6 +173,7 @@ REGISTRY: dict[str, str | type] = {
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
     "speaker-listener": "dpmac.tasks.speaker_listener:SpeakerListener",
+    "traffic-junction": "dpmac.tasks.traffic_junction:TrafficJunction",
     "place": "dpmac.tasks.place:Place",
     "drift": "dpmac.tasks.drift:Drift",
     "probe-value": "dpmac.tasks.probes:ProbeValue",

@@ -40,6 +40,7 @@ RECIPES: dict[str, Recipe] = {
         training={"paper": {"episodes": 16}},
         learner_options={scale: maddpg_options(scale) for scale in SCALES},
     ),
+    "mappo": Recipe(training={"quick": {"episodes": 40}, "paper": {"episodes": 40, "steps": 10_000_000}}),
     "pathwise": Recipe(
         networks={"aware": True, "products": 48, "entry_layer": True, "share_parameters": True},
         training={"quick": {"episodes": 72}, "paper": {"episodes": 360, "steps": 9_990_000}},
@@ -63,19 +64,24 @@ class Line(NamedTuple):
     """Whether it is trained at finite budgets."""
     free: bool = False
     """Whether it is trained without noise too."""
+    usual: bool = True
+    """Whether it belongs to every frontier; others are trained where they are named."""
 
     @property
     def once(self) -> bool:
-        """Whether it sends one symbol by randomised response, of which budgets may choose the number."""
-        return self.channel.mechanism == "response" and self.channel.period == 0
+        """Whether it sends one symbol an episode by randomised response, of which budgets may choose the number."""
+        spec = self.channel
+        return spec.mechanism == "timed" or (spec.mechanism == "response" and spec.period == 0)
 
     @property
     def schedule(self) -> str:
         """When it speaks."""
         period = self.channel.period
-        return (
-            "never" if not (self.private or self.free) else {0: "once", 1: "every step"}.get(period, f"1 in {period}")
-        )
+        if not (self.private or self.free):
+            return "never"
+        if self.channel.mechanism == "timed":
+            return "when it wants"
+        return {0: "once", 1: "every step"}.get(period, f"1 in {period}")
 
     def budgets(self, epsilons: Sequence[float]) -> tuple[Budget, ...]:
         """What it is trained at."""
@@ -86,12 +92,17 @@ class Line(NamedTuple):
 LINES: dict[str, Line] = {
     "response-once": Line("randomised response, once", Channel("response", period=0)),
     "response-every": Line("randomised response, every step", Channel("response")),
+    "response-fourth": Line("randomised response, every fourth step", Channel("response", period=4), usual=False),
+    "response-timed": Line("randomised response, when it wants", Channel("timed"), usual=False),
     "code-once": Line("Gaussian code points, once", Channel("code", period=0)),
     "gaussian-once": Line("Gaussian, once", Channel(period=0)),
     "gaussian-every": Line("Gaussian, every step (the paper's)", free=True),
     "silent": Line("silence", method="silent", private=False),
 }
-"""Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for."""
+"""Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for.
+When it wants: once, at a step of its choice, silence being one of the symbols."""
+USUAL = tuple(name for name, line in LINES.items() if line.usual)
+"""Lines of every frontier."""
 
 
 def populations(
@@ -99,7 +110,7 @@ def populations(
     scale: ScaleName,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 0,
-    lines: Sequence[str] = tuple(LINES),
+    lines: Sequence[str] = USUAL,
     task_options: Mapping[str, Any] | None = None,
     learner: str = RunConfig.learner,
     symbols: Mapping[float, int] | None = None,

@@ -24,6 +24,7 @@ CHANNELS = {
     "code": [Channel("code", clip_norm=norm, symbols=5) for norm in (0.5, 1e-19)],
     "response": [Channel("response", symbols=k) for k in (2, 3, 256)],
     "subset": [Channel("subset", symbols=k) for k in (2, 3, 8, 41)],
+    "timed": [Channel("timed", symbols=k) for k in (2, 5)],
 }
 ODD = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e30, -3.4e38, 1e-30, 1e-40, -1e-45)
 

@@ -85,6 +85,7 @@ CHANNELS = {
     "response": Channel("response", period=2),
     "response for each": Channel("response", copies=2),
     "code": Channel("code"),
+    "when it wants": Channel("timed"),
 }
 
 

@@ -7,16 +7,16 @@ import pytest
 
 from dpmac import tasks
 from dpmac.tasks import references
-from dpmac.tasks.traffic_junction import TrafficState, paths
+from dpmac.tasks.traffic_junction import TrafficJunction, TrafficState, paths
 
-TASK = tasks.make("traffic-junction", arm=1, horizon=6, arrivals=3)
+TASK = TrafficJunction(arm=1, horizon=6, arrivals=3)
 RIGHT, STRAIGHT, LEFT = range(3)
 GONE = 99
 
 
 def state_of(progress, route, waited=(0, 0, 0, 0)):
-    ints = [jnp.array(one) for one in (progress, route, waited)]
-    return TrafficState(*ints, jnp.zeros(4, bool), jnp.zeros((2, 4)))
+    still, nothing = jnp.zeros(4, bool), jnp.zeros((2, 4))
+    return TrafficState(jnp.array(progress), jnp.array(route), jnp.array(waited), still, nothing)
 
 
 def test_cars_drive_on_the_right_and_leave_by_the_road_of_their_route():
@@ -87,7 +87,7 @@ def test_the_gradient_of_an_action_is_the_difference_that_the_other_one_would_ma
 
 
 def test_the_script_never_collides_and_leaves_in_time():
-    task = tasks.make("traffic-junction")
+    task = TrafficJunction()
     states, _ = jax.vmap(lambda key: references.play(task, "scripted", key))(jax.random.split(jax.random.key(0), 64))
     assert not jax.vmap(jax.vmap(task.collided))(states).any()
     assert not jax.vmap(task.under_way)(jax.tree.map(lambda leaf: leaf[:, -1], states)).any()

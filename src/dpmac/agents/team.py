@@ -249,10 +249,10 @@ class Team(eqx.Module):
             noise = pick(draws.channel, use) if spec.place == "sender" else None
             explored = raw + draws.jitter[use] if draws.jitter.size else raw
             released.append(self.release(explored, noise, scale))
-        send = jnp.asarray(self.sends)[carry.time]
+        send, left = jnp.asarray(self.sends)[carry.time], jnp.concatenate(released, axis=-1)
         return carry._replace(
             projected=jnp.where(send, projected, carry.projected),
-            released=jnp.where(send, jnp.concatenate(released, axis=-1), carry.released),
+            released=jnp.where(send, self.channel.host.keeps(jnp, carry.released, left), carry.released),
             raw=jnp.where(send, raw, carry.raw),
             recipients=jnp.where(send, draws.recipients[use], carry.recipients),
             history=history,
@@ -292,7 +292,7 @@ class Team(eqx.Module):
         if spec.sample_rate:
             sent = jnp.einsum("uit,tid->uid", draws.subset, sent)
         at_sender, at_receiver = (None, draws.channel) if spec.place == "receiver" else (draws.channel, None)
-        released = jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, scale)
+        released = self.channel.held(jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, scale))
         inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(released, draws.recipients, scale)
         # What arrives at t was released at or before t - 1; nothing has arrived at 0.
         use = (np.cumsum(self.sends) - 1)[np.maximum(np.arange(len(observations)) - 1, 0)]

@@ -84,7 +84,8 @@ def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> Said:
         actions = team.policy.best(logits, allowed(world, state))
         use = carry.time if spec.sample_rate else jnp.asarray(np.cumsum(team.sends) - 1)[carry.time]
         made = team.compose(observations, actions, carry.projected, pick(draws.sender, use))
-        before = team.speak(carry, observations, actions, quiet, unnoised).released
+        unsaid = carry._replace(released=jnp.zeros_like(carry.released))
+        before = team.speak(unsaid, observations, actions, quiet, unnoised).released
         carry = team.speak(carry, observations, actions, draws, scale)
         return (advance(world, state, actions)[0], carry), (before, carry.released, carry.recipients, made, state)
 
@@ -146,7 +147,8 @@ def deployed(release: Release, made: np.ndarray, others: int) -> np.ndarray:
         sent = [measurement.release(step, message) for step, message in enumerate(episode)]
         told = [one for one in sent if one is not None]
         left.append([one.copies[:1] if spec.copies == 1 else one.copies[one.recipients] for one in told])
-    telling = sum(rate > 0 for rate in spec.rates(release.horizon))
+    whole = privacy.mechanisms.of(spec).whole
+    telling = 1 if whole else sum(rate > 0 for rate in spec.rates(release.horizon))
     assert account.charges == telling * len(made), "a deployed message left without a charge"
     return np.array(left)
 
@@ -190,7 +192,7 @@ def shipped(release: Release, canary: Canary, size: int) -> Sampler:
     def transcript(key: Array, messages: Array) -> Array:
         draws = channel.draw(key, canary.direction.shape[:2])
         copies = jax.vmap(lambda message, c: channel.release(message, c, scale), in_axes=(None, 0))
-        return jax.vmap(copies)(messages, draws)
+        return channel.held(jax.vmap(copies)(messages, draws))
 
     many = jax.jit(jax.vmap(transcript, in_axes=(0, None)))
 
@@ -284,7 +286,8 @@ def released(channel: Mechanism, messages: Array, scales: NoiseScale, keys: Arra
 
     draws = jax.vmap(lambda key: channel.draw(key, (len(messages), agents)))(keys)
     each = jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)), in_axes=(0, 0, None))
-    return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
+    before, left = jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
+    return before, jax.vmap(channel.held)(left)
 
 
 def kinds_of(size: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
 from dpmac.config import Channel
-from dpmac.frontiers import EPSILONS, LINES, populations
+from dpmac.frontiers import EPSILONS, USUAL, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
 
@@ -33,10 +33,11 @@ class Frontier(Work):
     """Learner; by default the one that finds most: pathwise where the task can be differentiated, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
     """Budgets of an episode, at δ = 1e-4."""
-    lines: tuple[str, ...] = tuple(LINES)
-    """Only these channels and schedules."""
+    lines: tuple[str, ...] = USUAL
+    """These channels and schedules; there are also response-fourth (every fourth step) and response-timed (once, when
+    the sender wants)."""
     symbols: int | Literal["auto"] = Channel.symbols
-    """Of randomised response that is used once; auto: as many as tell most at each budget."""
+    """Of randomised response that is used once an episode; auto: as many as tell most at each budget."""
     set: tuple[str, ...] = ()
     """Options of the task, as key=value."""
     skip_examination: bool = False
@@ -74,7 +75,7 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)
     if not (worked.interrupted or options.skip_examination):
-        family = wanted_of(dataclasses.replace(options, lines=tuple(LINES)))
+        family = wanted_of(dataclasses.replace(options, lines=tuple(dict.fromkeys((*USUAL, *options.lines)))))
         for name in frontier.examine(out, wanted, family, options.scale, options.audit):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
@@ -93,7 +94,7 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 
     frontier.files(found, options.home)
     if options.page is not None:
-        name = f"frontier-{options.task}.svg"
+        name = f"frontier-{options.task.replace(':', '.')}.svg"
         pictures = options.page.parent / "pictures"
         pictures.mkdir(parents=True, exist_ok=True)
         (pictures / name).write_bytes((options.home / "frontier.svg").read_bytes())

@@ -116,7 +116,7 @@ class Agent:
 
     def affords(self) -> bool:
         """Whether the account has room for all messages of one more episode."""
-        uses = int(self.sends.sum())
+        uses = self._measurement.charges
         if self._left < uses:
             cost, limit = self._measurement.cost, self.ledger.epsilon[self.account]
             most = max(AHEAD, uses)
@@ -140,7 +140,7 @@ class Agent:
     def _begin(self) -> None:
         if not self.affords():
             raise BudgetSpent("the budget has no room for another episode")
-        self._left -= int(self.sends.sum())
+        self._left -= self._measurement.charges
         self._measurement.begin()
 
     def _try(self, step: Any, *given: Any) -> Any:

@@ -37,6 +37,8 @@ LIMITS = {
     "fixed": "best fixed code",
     "shared": "best code that uses the scene",
     "public": "best code, scene public",
+    "every": "every step, Bayes receivers",
+    "word": "on the moment, Bayes receivers",
     "bound": "bound for everybody",
 }
 """What no team of a kind can earn more than, in the order of `analysis.limit`."""
@@ -44,12 +46,16 @@ DRAWN = {
     "fixed": ("best fixed code (scripted walkers)", "#555555", ":"),
     "shared": ("best code that uses the scene (scripted walkers)", "#555555", "--"),
     "public": ("best code if the scene were public (scripted walkers)", "#555555", "-."),
+    "every": ("every step, binary (Bayes receivers)", "#555555", ":"),
+    "word": ("on the moment (Bayes receivers)", "#555555", "--"),
     "bound": ("bound: no mechanism and no walker passes", INK, "-"),
 }
 """Limits in the picture: what each is, its colour and dash."""
 STYLES = {
     "response-once": ("#2a6fc9", "o", "-"),
     "response-every": ("#7fb2ea", "s", "--"),
+    "response-fourth": ("#7fb2ea", "P", ":"),
+    "response-timed": ("#7a3fb0", "*", "-"),
     "code-once": ("#3d9a50", "D", "-"),
     "gaussian-once": ("#e0932f", "^", "-"),
     "gaussian-every": ("#c4472f", "v", "--"),
@@ -92,7 +98,7 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
 def gap_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Where lines of symbols lose what their channel could carry, as text, in the order of `GAPS`."""
     rows, limits = [], limits_of(found)
-    told = limits["fixed"][-1]["return_mean"] if limits else None
+    told = limits["fixed"][-1]["return_mean"] if "fixed" in limits else None
     for row in (row for row in found["rows"] if row["gap"]):
         numbers = row["gap"] | {"told": told}
         shares = [number(numbers.get(name), ".3f" if name.startswith("right") else ".2f") for name in GAPS]
@@ -106,11 +112,11 @@ def limits_of(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The limits at the budgets as text, in the order of `LIMITS`."""
-    limits, budgets = limits_of(found), {float(row["epsilon"]) for row in found["rows"]}
-    at = {name: {point["epsilon"]: point["return_mean"] for point in points} for name, points in limits.items()}
+    """The limits of the task at the budgets as text."""
+    budgets = {float(row["epsilon"]) for row in found["rows"]}
+    at = {name: {point["epsilon"]: point["return_mean"] for point in line} for name, line in limits_of(found).items()}
     return [
-        (number(epsilon, ".4g"), *(number(at.get(name, {}).get(epsilon)) for name in LIMITS))
+        (number(epsilon, ".4g"), *(number(at[name].get(epsilon)) for name in at))
         for epsilon in sorted(budgets)
         if at and epsilon in at["bound"]
     ]
@@ -121,7 +127,7 @@ def tables(found: dict[str, Any]) -> list[tuple[tuple[str, ...], list[tuple[str,
     every = [
         (HEAD, rows_of(found)),
         (("channel and schedule", "exact ε", *GAPS.values()), gap_rows(found)),
-        (("ε", *LIMITS.values()), limit_rows(found)),
+        (("ε", *(LIMITS[name] for name in limits_of(found))), limit_rows(found)),
     ]
     return [(head, rows) for head, rows in every if rows]
 

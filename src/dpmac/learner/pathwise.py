@@ -180,7 +180,8 @@ class Pathwise(Learner):
 
     def spread(self, team: Team, raw: Array) -> Array:
         """The entropy of the symbols that a sender uses, from its scores (episode, time, agent, symbol)."""
-        if not (self.balance and team.channel.size and team.channel.host.alphabet):
+        host = team.channel.host
+        if not (self.balance and team.channel.size and host.alphabet) or host.whole:  # silence is to be used most
             return jnp.zeros(())
         used = jnp.mean(jax.nn.softmax(raw), axis=(0, 1))
         return jnp.mean(jnp.sum(jax.scipy.special.entr(used), axis=-1))

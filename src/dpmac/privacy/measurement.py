@@ -91,11 +91,17 @@ class Measurement:
         self._recipients: list[np.ndarray] = []
         self._subsets: list[np.ndarray] = []
         self._history: list[np.ndarray] = []
+        self._out = np.zeros(size, np.float32)
 
     @property
     def cost(self) -> Release:
         """What one release is charged as, all its copies together."""
         return self._price
+
+    @property
+    def charges(self) -> int:
+        """How often an episode is charged at most."""
+        return 1 if self._mechanism.whole else self._price.channel.uses(self._price.horizon)
 
     @property
     def step(self) -> int:
@@ -124,6 +130,7 @@ class Measurement:
             order = dict(zip(steps, self._entropy.order(len(steps), horizon), strict=True))
             self._subsets = [order[step][order[step] <= step][: channel.draws(step)] for step in steps[::-1]]
         self._history, self._step, self._process = [], 0, os.getpid()
+        self._out = np.zeros(self._size, np.float32)
 
     def release(self, step: int, message: np.ndarray, slot: float | None = None) -> Released | None:
         """Charge for, and then release, what the sender made (number,) at a step; None where nothing leaves.
@@ -145,9 +152,10 @@ class Measurement:
         return made
 
     def _tells(self, step: int) -> bool:
-        """Whether a release of this step depends on any input; one that draws no transition does not."""
-        channel = self._price.channel
-        return self.sends(step) and (not channel.sample_rate or channel.draws(step) > 0)
+        """Whether a release of this step is to be paid for: not where it draws no transition and so depends on no
+        input, nor where the first of an episode has paid for all."""
+        channel, paid = self._price.channel, self._mechanism.whole and step > 0
+        return self.sends(step) and not paid and (not channel.sample_rate or channel.draws(step) > 0)
 
     def _let_out(self, step: int, message: np.ndarray) -> Released | None:
         """What leaves; the noise that it takes is used up."""
@@ -160,6 +168,7 @@ class Measurement:
             drawn = self._subsets.pop()
             message = np.mean([self._history[place] for place in drawn] or [np.zeros_like(message)], axis=0)
         copies = np.stack([self._mechanism.release(message, draws, noise) for draws in self._noise.pop()])
+        copies = self._out = self._mechanism.keeps(np, self._out, copies)
         shape = (max(self._others, len(copies)), self._size)
         return Released(np.broadcast_to(copies, shape), self._recipients.pop())
 

@@ -176,6 +176,7 @@ REGISTRY: dict[str, str | type] = {
     "traffic-junction": "dpmac.tasks.traffic_junction:TrafficJunction",
     "place": "dpmac.tasks.place:Place",
     "drift": "dpmac.tasks.drift:Drift",
+    "alarm": "dpmac.tasks.alarm:Alarm",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

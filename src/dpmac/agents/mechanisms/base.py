@@ -81,6 +81,17 @@ class Mechanism(eqx.Module):
         """What leaves the agent (size,), for what its sender produced (size,)."""
         raise NotImplementedError
 
+    def held(self, released: Array) -> Array:
+        """What is out (use, …, size) after each release of an episode, for what its slots released by themselves."""
+        if not self.host.whole:
+            return released
+
+        def keep(last: Array, now: Array) -> tuple[Array, Array]:
+            last = self.host.keeps(jnp, last, now)
+            return last, last
+
+        return jax.lax.scan(keep, jnp.zeros_like(released[0]), released)[1]
+
     def decode(self, released: Array, scale: NoiseScale) -> Array:
         """What a receiver that knows the channel makes of a released message (size,)."""
         raise NotImplementedError

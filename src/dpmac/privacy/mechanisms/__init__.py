@@ -20,6 +20,7 @@ BUILT_IN = {
     "response": "dpmac.privacy.mechanisms.response:Response",
     "code": "dpmac.privacy.mechanisms.code:Code",
     "subset": "dpmac.privacy.mechanisms.subset:Subset",
+    "timed": "dpmac.privacy.mechanisms.timed:Timed",
 }
 """Names of mechanisms; imported when asked for."""
 

@@ -47,6 +47,8 @@ class Mechanism(ABC):
     """Whether senders give scores of k symbols, of which the message is one."""
     one_symbol: ClassVar[bool] = False
     """Whether what is released is one of these symbols, one-hot."""
+    whole: ClassVar[bool] = False
+    """Whether an episode's messages are one release, paid for with the first of them."""
     paper: ClassVar[bool] = False
     """Whether the paper's formula knows it."""
     released_as: ClassVar[str]
@@ -206,6 +208,10 @@ class Mechanism(ABC):
         A pure function that both sides share: `xp` is NumPy or its twin. It uses operations alone that are exact, or
         rounded in one way, and no branch or read that depends on data.
         """
+
+    def keeps(self, xp: Any, last: Any, now: Any) -> Any:
+        """What is out (…, number) after a release `now`, where `last` was out before it: by default the new one."""
+        return now
 
     def release(self, message: np.ndarray, draws: Any, noise: float) -> np.ndarray:
         """What leaves a deployed agent (number,) for what its sender made (number,)."""

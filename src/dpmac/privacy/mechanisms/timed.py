@@ -56,7 +56,9 @@ class Timed(Symbols):
 
     def outcomes(self, slots: int) -> int:
         """Moments and words that an episode of so many slots may have, and that it has none."""
-        return slots * (self.channel.symbols - 1) + 1
+        count = slots * (self.channel.symbols - 1) + 1
+        require(count < 2**16, f"{slots} slots with {self.channel.symbols - 1} words are too many to draw one of them")
+        return count
 
     # Accounting -------------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,16 @@
 """Alarm: when to be at one's post, and what silence and a message on the moment are worth."""
 
 import itertools
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dpmac import tasks
 from dpmac.analysis import limit
+from dpmac.cli import main
 from dpmac.tasks.alarm import Alarm, AlarmState
 
 
@@ -46,3 +49,16 @@ def test_limits_lie_in_their_order_and_a_word_tells_what_its_law_says():
     np.add.at(counts, (moment, np.minimum(said, 6)), 1)
     np.testing.assert_allclose(counts / counts.sum(1, keepdims=True), heard, atol=0.02)
     assert not limit.applies(tasks.make("alarm", horizon=13))
+
+
+@pytest.mark.large
+def test_a_trained_team_that_speaks_when_it_wants_beats_every_team_that_speaks_at_every_step(tmp_path, capsys):
+    """At ε = 3 Bayes receivers of a symbol at every step are right in 0.761 of the steps, those of a word in 0.862."""
+    options = "--learner pathwise --symbols 2 --epsilon 3 --anneal-from 10 --hidden 64 --episodes 72 --steps 200000"
+    networks = "--aware --products 48 --entry-layer --share-parameters --evaluations 8 --quiet --json"
+    command = ["train", "alarm", "--mechanism", "timed", *options.split(), *networks.split()]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 0.8 < row["return_mean"] < 0.9

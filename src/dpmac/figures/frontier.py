@@ -310,11 +310,12 @@ def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     marks = begin in text and end in text
     require(marks, f"{page} has no lines {begin} and {end}, between which the frontier of {found['task']} could stand")
     before, after = text[: text.index(begin)], text[text.index(end) :]
+    options = " ".join(f"{name}={value}" for name, value in found.get("task_options", {}).items())
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",
         f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, by the learner "
         f"`{found['recipe'].get('learner', RunConfig.learner)}`; scale `{found['scale']}`. Scored {scored(found)}. "
-        f"{found['reward_unit'].capitalize()}.",
+        f"{found['reward_unit'].capitalize()}." + (f" Options of the task: {options}." if options else ""),
         *(marked(head, rows) for head, rows in tables(found)),
     ]
     page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

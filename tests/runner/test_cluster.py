@@ -5,6 +5,7 @@ a network namespace with nothing but loopback; where that cannot be made, these 
 """
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -226,29 +227,45 @@ def test_fifty_kills_at_random_times_lose_nothing_and_train_nothing_twice(
     )
 
 
+def spent(machines, process):
+    """Seconds of processors that everything in the namespace uses until a command ends."""
+    before = namespaces.processor_seconds(machines.processes())
+    seen = dict(before)
+    while process.poll() is None:
+        seen |= namespaces.processor_seconds(machines.processes())
+        time.sleep(0.2)
+    return sum(seen.values()) - sum(before.values())
+
+
 @pytest.mark.large
 def test_ray_costs_little_beyond_its_start(machines, tmp_path, record_property):
-    """Ten small populations, from the first evaluation to the end; programs were compiled before."""
+    """Ten small populations, one at a time with either engine, from the first evaluation to the end; programs were
+    compiled before. Seconds of processors do not depend on what else the machine does; those of the clock do."""
     line = ["sweep", "probe-listen", "--scale", "smoke", "--seeds", "1", "--steps", "100000", "--json"]
     line += ["--grid", f"hidden={','.join(map(str, range(8, 18)))}"]
-    took = {}
+    namespaces.kill(machines.nodes.pop("b"))
+    took, cost = {}, {}
     for name, engine in {"warm": [], "local": [], "ray": [*RAY, "--gpus-per-job", "0"]}.items():
         process = machines.dpmac(
             *line, *engine, "--out", tmp_path / name, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0"
         )
         training(tmp_path / name, process)
         begun = time.monotonic()
-        assert len(said(process, 1200)["rows"]) == 10
-        took[name] = time.monotonic() - begun
+        cost[name], took[name] = spent(machines, process), time.monotonic() - begun
+        assert len(said(process)["rows"]) == 10
+    machines.nodes["b"] = machines.joined("b")
     found = records.read(tmp_path / "local").runs.values()
     trained = sum(record.final["population"]["train_seconds"] for record in found)
-    more = (took["ray"] - took["local"]) / trained
+    longer, dearer = (took["ray"] - took["local"]) / trained, cost["ray"] / cost["local"] - 1
     record_property(
         "counted",
-        f"ten populations, {trained:.0f} s of training: {took['local']:.0f} s in one process, {took['ray']:.0f} s on "
-        f"two nodes of this machine, {100 * more:.0f} % of training more",
+        f"ten populations, one at a time, {trained:.0f} s of training: {took['local']:.0f} s in one process and "
+        f"{took['ray']:.0f} s on a node of this machine, {100 * longer:.0f} % of training more; seconds of processors "
+        f"{cost['local']:.0f} and {cost['ray']:.0f}, {100 * dearer:.0f} % more",
     )
-    assert more < 0.1
+    assert dearer < 0.1
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 1  # with other work, too
+    assert longer < 0.1 or busy
 
 
 # Without a cluster ----------------------------------------------------------------------------------------------------

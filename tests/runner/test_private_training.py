@@ -10,6 +10,7 @@ import safetensors.numpy
 import tiny
 from tiny import OPTIONS, begin, contents, learning, leaves, small, train
 
+from dpmac.analysis import bench
 from dpmac.cli import main
 from dpmac.config import BadInput, Channel, RunConfig
 from dpmac.figures import run_page
@@ -91,6 +92,15 @@ def test_a_learner_that_does_not_say_how_it_uses_episodes_is_refused(monkeypatch
     monkeypatch.setattr("dpmac.learner.pathwise.Pathwise.private_use", learners.Learner.private_use)
     with pytest.raises(BadInput, match="cannot train privately"):
         Program.of(private("pathwise"))
+
+
+@pytest.mark.parametrize("learner", learners.BUILT_IN)
+def test_private_and_plain_updates_are_timed_on_the_same_batches(learner):
+    plain, own = (Program.of(bench.config_of("ccn", learner, "dpmac", 1, private, 4)) for private in (False, True))
+    batches = {program.learner.batch_size(program.rollout) for program in (plain, own)}
+    assert batches == {own.microbatch}
+    assert plain.microbatch == 0
+    assert own.settings["train_noise"] > 0
 
 
 def test_an_episode_of_the_replay_lives_as_long_as_is_counted():

@@ -160,6 +160,14 @@ def test_points_that_do_not_make_a_whole_grid_are_trained_exactly():
     ]
 
 
+def test_populations_of_many_settings_have_names_that_files_can_have():
+    """Two points with the same long beginning still are two populations."""
+    fixed = {f"a_setting_with_a_long_name_{index}": index for index in range(20)}
+    names = {sweep.population_of(BASE, {**fixed, "last": value}) for value in (1, 2)}
+    assert len(names) == 2
+    assert max(map(len, names)) < 150
+
+
 def test_the_grid_of_the_paper_makes_48_programs():
     space = sweep.read_space(
         ["method=dpmac,tarmac,i2c", "hidden=32,64,128,256", "message_size=4,8,16,32", "budget=inf,step-1"], "maddpg"

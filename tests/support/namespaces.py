@@ -133,6 +133,18 @@ def tree(pid: int) -> list[int]:
     return list(below(pid))
 
 
+def processor_seconds(pids: list[int]) -> dict[int, float]:
+    """What each of these processes that still runs has used of processors."""
+    found = {}
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
 def send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         try:

@@ -15,7 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpmac.config import Budget, Channel, NetworkConfig, PrivateTraining, RunConfig, Training
+from dpmac.config import Budget, Channel, NetworkConfig, PrivateTraining, RunConfig, Training, to_json
+from dpmac.learner import base as learners
 from dpmac.results import store
 from dpmac.runner import checkpoint, population
 
@@ -59,13 +60,10 @@ def small(learner: str, channel: Channel | None = None) -> RunConfig:
     return learning(run, steps=1200, evaluations=60, evaluation_episodes=4, **options)
 
 
-LEAKS = {"maddpg": {"standardise": False}, "mappo": {"epochs": 1, "spread_rate": 0.0}, "pathwise": {}}
-"""What each learner must do without to train privately."""
-
-
 def private(learner: str, **given: Any) -> RunConfig:
     """A run of the smallest size that trains privately, with noise that can be repeated."""
-    run = learning(small(learner, Channel()), **LEAKS[learner])
+    run = small(learner, Channel())
+    run = learning(run, **to_json(learners.make(learner, run.learner_options).without_leaks()))
     return dataclasses.replace(run, private=PrivateTraining(**({"train_epsilon": 1.0, "train_noise": "seed"} | given)))
 
 

@@ -97,6 +97,16 @@ def test_agents_of_different_sizes_are_padded_and_what_they_lack_is_forbidden():
     assert tasks.abilities(tasks.make(SPREAD)).available is None
 
 
+def test_words_of_an_environment_can_be_closed():
+    """Actions of MPE's reference are five moves for each of ten words; the first five all say the first word."""
+    task = tasks.make(REFERENCE, first_actions="5")
+    assert task.actions == 5
+    assert tasks.abilities(task).available is None
+    for action in range(5):
+        state, _ = task.step(task.reset(jax.random.key(0)), jnp.full(2, action))
+        np.testing.assert_array_equal(state.inside.c, jnp.eye(10)[:1].repeat(2, axis=0))
+
+
 def test_continuous_actions_fill_the_range_of_the_environment():
     task = tasks.make(SPREAD, action_type="Continuous")
     assert tasks.abilities(task).continuous
@@ -141,6 +151,8 @@ def test_states_can_be_drawn():
         ("MPE_simple_spread_v3", {"secret": "goal"}, "NAME:FIRST-LAST"),
         ("MPE_simple_spread_v3", {"secret": "goal:8-40"}, "observations have 18 numbers"),
         ("MPE_simple_spread_v3", {"rewards": "mine"}, "team, own"),
+        ("MPE_simple_spread_v3", {"first_actions": "-1"}, "first_actions must be a whole number from 0"),
+        ("HeuristicEnemySMAX", {"scenario": "3m", "first_actions": "4"}, "says itself what is allowed"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_a_reason(name, options, says):

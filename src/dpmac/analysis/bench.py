@@ -14,7 +14,9 @@ import jax.numpy as jnp
 
 from dpmac import tasks
 from dpmac.agents import protocol
-from dpmac.config import Budget, Channel, RunConfig, Training
+from dpmac.config import Budget, Channel, PrivateTraining, RunConfig, Training, to_json
+from dpmac.learner import base as learners
+from dpmac.learner.base import Rollout
 from dpmac.runner import devices, noise, population, train
 from dpmac.runner.train import Program
 
@@ -136,14 +138,15 @@ def peak_bytes() -> int:
 
 
 def compare(
-    kinds: Sequence[tuple[str, str, str, int]],
+    kinds: Sequence[tuple[str, str, str, int, bool]],
     episodes: int,
     iterations: int,
     repeats: int,
     parts: bool,
     progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """This machine, and a row for each kind (task, learner, method, runs side by side), which `progress` gets as well.
+    """This machine, and a row for each kind (task, learner, method, runs side by side, whether training is private),
+    which `progress` gets as well.
 
     Kinds of a task stand together and are timed in turns. With `parts`, also the times of the parts of an iteration.
     """
@@ -151,7 +154,7 @@ def compare(
     prepared = prepare([config_of(*kind, episodes) for kind in kinds])
     for task, group in itertools.groupby(zip(kinds, prepared, strict=True), lambda pair: pair[0][0]):
         names, items = zip(*group, strict=True)
-        for (_, learner, method, runs), item, seconds in zip(
+        for (_, learner, method, runs, private), item, seconds in zip(
             names, items, measure(items, iterations, repeats), strict=True
         ):
             fresh = episodes / item.program.learner.updates(item.program.rollout)
@@ -160,6 +163,7 @@ def compare(
                 "learner": learner,
                 "method": method,
                 "runs": runs,
+                "private": private,
                 "ms_per_update": 1e3 * seconds,
                 "updates_per_second": runs / seconds,
                 "steps_per_second": runs * fresh * item.program.task.horizon / seconds,
@@ -176,17 +180,24 @@ def compare(
     return {"device": str(jax.devices()[0]), "matrix_rate": rate, "peak_bytes": peak_bytes(), "rows": rows}
 
 
-def config_of(task: str, learner: str, method: str, runs: int, episodes: int) -> RunConfig:
-    """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does."""
+def config_of(task: str, learner: str, method: str, runs: int, private: bool, episodes: int) -> RunConfig:
+    """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does.
+
+    Private training differs from plain training in what it asks of the learner, and holds all gradients of a batch.
+    """
     found = protocol.find(method)
     channel, budget = Channel(place=found.private_at), Budget((10.0,)) if found.speaks else Budget()
     steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
+    own = learners.make(learner, {})
+    batch = own.batch_size(Rollout(tasks.make(task), episodes))
     return RunConfig(
         task,
         method,
         learner,
+        learner_options=to_json(own.without_leaks() if private else own),
         channel=channel,
         budgets=(budget,),
         seeds=tuple(range(runs)),
         training=Training(steps=steps, episodes=episodes),
+        private=PrivateTraining(1.0 if private else None, train_microbatch=batch),
     )

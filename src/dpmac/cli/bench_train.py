@@ -32,6 +32,8 @@ class BenchTrain:
     """Iterations in one timed piece."""
     repeats: int = 5
     """Timed pieces of each population, interleaved over a task's methods and populations; the median counts."""
+    private: bool = False
+    """Also time private training, which clips and noises the gradient of every episode."""
     breakdown: bool = False
     """Also time the parts of an iteration, each compiled by itself."""
     json: bool = False
@@ -43,7 +45,8 @@ def run_train(argv: Sequence[str]) -> None:
     require(options.episodes % 4 == 0, f"episodes must be a multiple of 4, not {options.episodes}")
     from dpmac.analysis import bench
 
-    kinds = list(itertools.product(options.tasks, options.learners, options.methods, options.populations))
+    modes = (False, True) if options.private else (False,)
+    kinds = list(itertools.product(options.tasks, options.learners, options.methods, options.populations, modes))
     result = bench.compare(kinds, options.episodes, options.iterations, options.repeats, options.breakdown, show)
     emit(result, options.json, lambda: text(result))
 
@@ -51,7 +54,8 @@ def run_train(argv: Sequence[str]) -> None:
 def show(row: dict[str, Any]) -> None:
     """Say on stderr what was just measured."""
     done = f"{row['ms_per_update']:.2f} ms an update, compiled in {row['compile_seconds']:.0f} s"
-    print(f"{row['task']} {row['learner']} {row['method']} {row['runs']} runs: {done}", file=sys.stderr, flush=True)
+    named = f"{row['task']} {row['learner']}{' in private' * row['private']} {row['method']} {row['runs']} runs"
+    print(f"{named}: {done}", file=sys.stderr, flush=True)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -63,7 +67,7 @@ def text(result: dict[str, Any]) -> str:
     for row in result["rows"]:
         table.add_row(
             row["task"],
-            row["learner"],
+            row["learner"] + ", private" * row["private"],
             row["method"],
             str(row["runs"]),
             f"{row['ms_per_update']:.2f}",

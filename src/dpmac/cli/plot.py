@@ -18,6 +18,9 @@ class Plot:
     """Folders of runs."""
     out: Path
     """The picture: .png or .svg."""
+    training: bool = False
+    """Draw what private training costs instead: return against training episodes, from folders or sweep.json files of
+    sweeps over train_epsilon."""
     metric: str = "return"
     """What to draw: a name in metrics.csv."""
     json: bool = False
@@ -26,7 +29,10 @@ class Plot:
 
 def run(argv: Sequence[str]) -> None:
     options = parse(Plot, argv, "dpmac plot", "dpmac plot runs/one runs/two --out curves.png")
-    from dpmac.figures import curves
+    from dpmac.figures import curves, training
 
-    curves.plot(options.runs, options.out, options.metric)
+    if options.training:
+        training.files([training.read(path) for path in options.runs], [options.out])
+    else:
+        curves.plot(options.runs, options.out, options.metric)
     emit({"picture": str(options.out)}, options.json, lambda: str(options.out))

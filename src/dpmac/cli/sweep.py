@@ -144,7 +144,7 @@ def write(out: Path, plan: "Plan", found: dict[str, Any]) -> None:
     if found["best"]:
         picture.files(found, out)
         if training.drawable(found):
-            training.files(found, out)
+            training.files([found], [out / "training.svg", out / "training.png"])
 
 
 def as_csv(found: dict[str, Any]) -> str:

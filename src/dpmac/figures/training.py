@@ -1,10 +1,12 @@
 """What private training costs: team return against the number of training episodes, a line for each training ε."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpmac.config import require
 from dpmac.figures.plots import canvas, save
-from dpmac.results import stats
+from dpmac.results import stats, store
 
 
 def drawable(found: dict[str, Any]) -> bool:
@@ -12,28 +14,43 @@ def drawable(found: dict[str, Any]) -> bool:
     return all(len(found["space"].get(name, ())) > 1 for name in ("steps", "train_epsilon"))
 
 
-def lines(found: dict[str, Any]) -> dict[float, list[dict[str, Any]]]:
-    """For each training ε its points, one for each number of episodes: of the settings that earned most there."""
-    best: dict[tuple[float, int], dict[str, Any]] = {}
-    for row in found["rows"]:
-        place = row["point"]["train_epsilon"], row["point"]["steps"]
-        if row["returns"] and (place not in best or row["return_mean"] > best[place]["return_mean"]):
-            best[place] = row
-    found_lines: dict[float, list[dict[str, Any]]] = {}
-    for (epsilon, steps), row in sorted(best.items()):
-        point = {"episodes": steps / found["horizon"], "batch": row["point"].get("episodes"), "returns": row["returns"]}
-        found_lines.setdefault(epsilon, []).append(point)
+def read(path: Path) -> dict[str, Any]:
+    """What came of a sweep over training ε: a sweep's folder, or a copy of its sweep.json."""
+    found = store.read_json(path / "sweep.json" if path.is_dir() else path)
+    private = isinstance(found, dict) and "train_epsilon" in found.get("space", {})
+    require(private, f"{path} is no sweep over train_epsilon")
+    return found
+
+
+def lines(sweeps: Sequence[dict[str, Any]]) -> dict[tuple[str, float], list[dict[str, Any]]]:
+    """For each learner and training ε its points, one for each number of episodes: of the settings that earned most
+    there."""
+    best: dict[tuple[str, float, float], dict[str, Any]] = {}
+    for found in sweeps:
+        for row in found["rows"]:
+            point = {"steps": found["steps"], **row["point"]}
+            place = found["learner"], float(point["train_epsilon"]), point["steps"] / found["horizon"]
+            if row["returns"] and (place not in best or row["return_mean"] > best[place]["return_mean"]):
+                best[place] = row
+    found_lines: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for (learner, epsilon, episodes), row in sorted(best.items()):
+        batch = row["point"].get("batch") or row["point"].get("episodes")
+        point = {"episodes": episodes, "batch": batch, "returns": row["returns"]}
+        found_lines.setdefault((learner, epsilon), []).append(point)
     return found_lines
 
 
-def files(found: dict[str, Any], out: Path) -> None:
-    """OUT/training.svg and training.png: means over seeds with 95 % intervals, and the batch of each point."""
+def files(sweeps: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
+    """The picture: means over seeds with 95 % intervals, and the batch of each point."""
+    drawn = lines(sweeps)
+    several = len({learner for learner, _ in drawn}) > 1
     with canvas(6.5, 4) as picture:
         axes = picture.subplots()
-        for epsilon, points in lines(found).items():
+        for (learner, epsilon), points in drawn.items():
             means = [stats.interval(point["returns"]) for point in points]
             across, middle = [point["episodes"] for point in points], [mean.value for mean in means]
-            (line,) = axes.plot(across, middle, marker="o", label=f"training ε = {epsilon:g}".replace("inf", "∞"))
+            label = f"{learner}, " * several + f"training ε = {epsilon:g}".replace("inf", "∞")
+            (line,) = axes.plot(across, middle, marker="o", label=label)
             axes.fill_between(
                 across, [mean.low for mean in means], [mean.high for mean in means], color=line.get_color(), alpha=0.15
             )
@@ -44,5 +61,5 @@ def files(found: dict[str, Any], out: Path) -> None:
         axes.set_xlabel("training episodes (beside each point: episodes an update)")
         axes.set_ylabel("team return, mean over seeds")
         axes.legend(frameon=False, fontsize=8)
-        for name in ("training.svg", "training.png"):
-            save(picture, out / name)
+        for path in paths:
+            save(picture, path)

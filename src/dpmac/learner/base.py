@@ -111,6 +111,10 @@ class Learner(ABC):
         """`iterate` in which episodes reach the state and the report through `private.release` alone, or a buffer."""
         raise NotImplementedError
 
+    def without_leaks(self) -> Self:
+        """This learner with the settings that private training asks for."""
+        return self
+
     @abstractmethod
     def team(self, state: Any) -> Team:
         """The team as it acts now."""

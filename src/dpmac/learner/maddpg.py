@@ -176,6 +176,9 @@ class Maddpg(Learner):
             report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
         return State(*carry, ring), report
 
+    def without_leaks(self) -> "Maddpg":
+        return dataclasses.replace(self, standardise=False)
+
     def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
         require(
             not self.standardise,

@@ -160,6 +160,9 @@ class Mappo(Learner):
         report = jax.tree.map(lambda x: jnp.mean(x, axis=0), report)
         return State(team, critics, optimisers, spread), report
 
+    def without_leaks(self) -> "Mappo":
+        return dataclasses.replace(self, epochs=1, minibatches=1, spread_rate=0.0)
+
     def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
         once = self.epochs == self.minibatches == 1
         require(once, "private training makes one pass: epochs and minibatches must be 1")

@@ -127,6 +127,9 @@ class Pathwise(Learner):
             return alone(state)
         return jax.lax.cond(clock.steps < self.trial * clock.total, trial, alone, state)
 
+    def without_leaks(self) -> "Pathwise":
+        return dataclasses.replace(self, starts=1, balance=0.0, expectation=0.0)
+
     def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
         require(self.starts == 1, "private training cannot choose between starts by what they earn: starts must be 1")
         symbols = bool(team.channel.size and team.channel.host.alphabet)

@@ -1,8 +1,8 @@
 """The scheduler's jobs in several processes at once, on this machine or on others: what all such engines share.
 
 The driver plans and watches; it trains nothing. Another process does with a job what the scheduler does in one:
-`prepare`, `train_folder`, `finish`. Checkpoints, metrics and finished runs go through the folder of the results, which
-all processes see, and the driver reads from there how far everybody is.
+`prepare`, `train_folder` with `prepare_end` beside it, `finish`. Checkpoints, metrics and finished runs go through the
+folder of the results, which all processes see, and the driver reads from there how far everybody is.
 """
 
 import abc
@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +68,18 @@ def attempt(job: Job, out: Path, options: Options, stop: Path) -> Facts | None:
         shutil.rmtree(job.folder)  # a process was killed while it did
         return {}
     compiled, trained = schedule.prepare(job, options), 0.0
-    with contextlib.closing(
-        population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
-    ) as pieces:
+    with (
+        ThreadPoolExecutor(1) as beside,
+        contextlib.closing(
+            population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
+        ) as pieces,
+    ):
+        scorers = beside.submit(schedule.prepare_end, job, options)
         for piece in pieces:
             trained += piece.seconds
             if stop.exists() and piece.step < piece.steps:
                 return None
+        scorers.result()
     facts = {"train_seconds": round(trained, 1), "compile_seconds": round(compiled, 1), **schedule.device()}
     facts |= {"node": platform.node(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES") or None}
     finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts)

@@ -4,12 +4,14 @@ Each population is a job: a folder with a configuration goes in, folders of fini
 folder is shared between jobs, so that `cluster` runs the same `prepare`, `population.train_folder` and `finish` on many
 machines. Here one process does: programs are traced one after another, in the order of training, compiled side
 by side in threads, and trained as they are ready; finished teams are scored and written while the next ones train.
+Programs that score are compiled last.
 
     OUT/runs/NAME/      finished runs
     OUT/jobs/NAME/      populations in training
     OUT/slices.json     sessions of work: seconds, device, versions
 """
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import os
@@ -18,7 +20,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillAtWork
 from functools import partial
 from pathlib import Path
@@ -188,35 +190,53 @@ def products(config: RunConfig, missing: Iterable[Member]) -> list[RunConfig]:
 
 
 def prepare(job: Job, options: Options) -> float:
-    """Create a job's folder if it is new, and compile the programs that train and score it; seconds that this took.
+    """Create a job's folder if it is new, and compile the programs that train it; seconds that this took.
 
     JAX keeps what is compiled here, and training finds it there.
     """
-    clock = time.monotonic()
+    clock, lowered = time.monotonic(), []
     with TRACING:
-        program, runs = population.check(job.config), population.runs_of(job.config)
-        size = population.recorded_size(job.folder) or devices.side_by_side(program, len(runs), options.most_at_once)
-        lowered = []
-        for part in {len(group): group for group in population.groups_of(runs, size)}.values():
+        program, parts = parts_of(job, options)
+        for part in parts:
             keys, budgets = population.keys_of(part), [run.budget for run in part]
-            scale = noise.scales_of(job.config, program, budgets)
             shapes = jax.eval_shape(partial(population.start, program), keys)
-            across = devices.spread(scale)
+            across = devices.spread(noise.scales_of(job.config, program, budgets))
             states = devices.spread_shapes(shapes, across.value.sharding)
             tables = devices.spread(noise.tables_of(job.config, program, budgets, 0.0))
             settings = devices.spread(population.settings_of(program, part))
-            teams = jax.eval_shape(jax.vmap(program.learner.team), shapes.learner)
             lowered += [
                 population.start.lower(program, keys),
                 population.advance.lower(program, states, tables, across, settings, jnp.asarray(1)),
-                population.scores.lower(program, teams, scale, options.final_episodes),
-                finish.watch.lower(program, teams, scale),
             ]
     if not (job.folder / "config.json").exists():
         population.create(job.folder, job.config)
     for item in lowered:
         item.compile()
     return time.monotonic() - clock
+
+
+def prepare_end(job: Job, options: Options) -> None:
+    """Compile the programs that score a job, which nobody needs before it is trained."""
+    lowered = []
+    with TRACING:
+        program, parts = parts_of(job, options)
+        for part in parts:
+            scale = noise.scales_of(job.config, program, [run.budget for run in part])
+            shapes = jax.eval_shape(partial(population.start, program), population.keys_of(part))
+            teams = jax.eval_shape(jax.vmap(program.learner.team), shapes.learner)
+            lowered += [
+                population.scores.lower(program, teams, scale, options.final_episodes),
+                finish.watch.lower(program, teams, scale),
+            ]
+    for item in lowered:
+        item.compile()
+
+
+def parts_of(job: Job, options: Options) -> tuple[Program, list[list[population.Run]]]:
+    """A job's program, and runs that are trained side by side, of each number of them once."""
+    program, runs = population.check(job.config), population.runs_of(job.config)
+    size = population.recorded_size(job.folder) or devices.side_by_side(program, len(runs), options.most_at_once)
+    return program, list({len(group): group for group in population.groups_of(runs, size)}.values())
 
 
 def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None, None]:
@@ -233,13 +253,16 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
     def left() -> float:
         return options.time_limit - (time.monotonic() - began)
 
-    def end(job: Job, facts: dict[str, Any]) -> None:
+    def end(job: Job, facts: dict[str, Any], scorers: Future[None]) -> None:
+        with contextlib.suppress(CancelledError):  # the time is up: `finish` compiles them
+            scorers.result()
         finish.finish(job.folder, out / "runs", job.names, options.final_episodes, facts)
         options.after_each()
 
     pool = ThreadPoolExecutor(compilers)
     with ThreadPoolExecutor(1) as finisher:
         ready = [pool.submit(prepare, job, options) for job in jobs]
+        scorers = [pool.submit(prepare_end, job, options) for job in jobs]
         try:
             for index, job in enumerate(jobs):
                 compiled = wait(ready[index], left())
@@ -258,7 +281,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                         return
                 done += job.work
                 facts = {"train_seconds": round(trained, 1), "compile_seconds": round(compiled, 1), **device()}
-                endings.append(finisher.submit(end, job, facts))
+                endings.append(finisher.submit(end, job, facts, scorers[index]))
                 for ending in endings:
                     if ending.done():
                         ending.result()

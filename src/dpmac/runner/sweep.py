@@ -63,6 +63,10 @@ SECTIONS = {"networks": NetworkConfig, "training": Training, "channel": Channel,
 """Parts of a configuration whose fields are settings; the learner's own come after them."""
 
 
+LONGEST = 100
+"""Characters of what is fixed that the name of a population spells out; files have names of at most 255."""
+
+
 def kinds_of(learner: str) -> dict[str, Any]:
     """Every setting that a sweep may vary, with its type."""
     found = {"method": str, "budget": str, **plugins.options(learners.find(learner))}
@@ -131,6 +135,8 @@ def split(base: RunConfig, point: Point) -> tuple[dict[str, Any], tuple[tuple[st
 def population_of(base: RunConfig, fixed: Point) -> str:
     """The name of the population of all points that share what changes the program."""
     variant = "-".join(f"{name}-{value}" for name, value in fixed.items() if name != "method")
+    if len(variant) > LONGEST:
+        variant = f"{variant[:LONGEST]}-{store.digest(fixed)[:8]}"
     return experiments.Cell(base.task, fixed.get("method", base.method), variant=variant).population
 
 
@@ -279,6 +285,7 @@ def summary(study: optuna.Study, plan: Plan, results: Results) -> dict[str, Any]
     programs = {population_of(plan.base, split(plan.base, row["point"])[0]) for row in rows}
     return {
         "task": plan.base.task,
+        "learner": plan.base.learner,
         "search": plan.search,
         "objective": plan.objective,
         "space": {name: [*values] for name, values in plan.space.items()},

@@ -77,6 +77,9 @@ class JaxMarl:
     secret: str = ""
     """What an eavesdropper is after, as NAME:FIRST-LAST: which of these numbers of an agent's observation is the
     largest."""
+    first_actions: int = 0
+    """How many of its actions each agent may take, the first ones; 0: all. It closes the words that an environment has
+    of its own, which no claim covers."""
 
     name: ClassVar[str] = "jaxmarl"
 
@@ -89,6 +92,9 @@ class JaxMarl:
         assert self.sizes.counts
         shaped = "shaped_reward" in self.sizes.infos
         require(shaped or not self.shaping, f"{self.source} gives no shaped_reward, so shaping must be 0")
+        check_count("first_actions", self.first_actions, 0, MOST_ACTIONS)
+        fixed = self.continuous or bool(self.sizes.masked)
+        require(not (self.first_actions and fixed), f"{self.source} says itself what is allowed: no first_actions")
         if self.secret:
             _, places = declared(self.secret)
             require(places.stop <= self.observation_size, f"observations have {self.observation_size} numbers")
@@ -108,7 +114,12 @@ class JaxMarl:
     @property
     def actions(self) -> int:
         """Actions of the agent that has most."""
-        return max(self.sizes.counts)
+        return max(self.counts)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Actions of each agent, or numbers of an action."""
+        return tuple(min(count, self.first_actions or count) for count in self.sizes.counts)
 
     @property
     def continuous(self) -> bool:
@@ -159,7 +170,7 @@ class JaxMarl:
     @property
     def available(self) -> Callable[[MarlState], jax.Array] | None:
         """Which actions are allowed; nothing where all agents have the same and none is ever forbidden."""
-        counts = np.array(self.sizes.counts)
+        counts = np.array(self.counts)
         if self.continuous or (not self.sizes.masked and (counts == counts.max()).all()):
             return None
         return self.masks
@@ -167,7 +178,7 @@ class JaxMarl:
     def masks(self, state: MarlState) -> jax.Array:
         """Which actions (agent, action) are allowed."""
         if not self.sizes.masked:
-            return jnp.asarray(np.arange(self.actions) < np.array(self.sizes.counts)[:, None])
+            return jnp.asarray(np.arange(self.actions) < np.array(self.counts)[:, None])
         found = getattr(self.env, self.sizes.masked)(state.inside)
         each = [jnp.asarray(found[name]).astype(bool) for name in self.env.agents]
         return jnp.stack([jnp.pad(mask, (0, self.actions - len(mask))) for mask in each])
@@ -214,9 +225,9 @@ class JaxMarl:
 
 
 def make(name: str, values: Mapping[str, Any]) -> JaxMarl:
-    """The task of `jaxmarl:NAME`. Options are `horizon`, `rewards`, `shaping` and `secret`; all others go to the
-    environment. The horizon is by default the environment's `max_steps`."""
-    kinds = {"horizon": int, "rewards": Literal["team", "own"], "shaping": float, "secret": str}
+    """The task of `jaxmarl:NAME`. Its own options are those of `JaxMarl`; all others go to the environment. The
+    horizon is by default the environment's `max_steps`."""
+    kinds = {"horizon": int, "rewards": Literal["team", "own"], "shaping": float, "secret": str, "first_actions": int}
     own = {key: read(f"{name}: {key}", values[key], kind) for key, kind in kinds.items() if key in values}
     settings = tuple((key, plain(value)) for key, value in sorted(values.items()) if key not in kinds)
     source = name.removeprefix(PREFIX)

@@ -1,5 +1,7 @@
 """Senders that are held to their step's increment: one changed increment moves no message but by what is charged."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,10 @@ import pytest
 from dpmac import privacy, tasks
 from dpmac.agents.mechanisms import noise_scale
 from dpmac.agents.team import TaskShape, make_team
+from dpmac.analysis import audit
 from dpmac.analysis.audit import Script, said
-from dpmac.config import BadInput, Channel, NetworkConfig, Release
+from dpmac.config import BadInput, Channel, NetworkConfig, Release, RunConfig
+from dpmac.runner.train import Program
 from dpmac.tasks import abilities
 
 TASK = tasks.make("drift", horizon="5")
@@ -47,13 +51,19 @@ def test_streams_that_differ_in_one_increment_are_as_far_apart_as_is_charged_and
     np.testing.assert_array_equal(first[:step], second[:step])
 
 
-def test_senders_that_see_everything_would_break_it():
-    """What the same two streams do to messages if nobody restricts the sender."""
-    team = team_of(Channel("correlated", stream_decay=0.98), deterministic=True)
-    seen, far = jnp.zeros((2, 3)), jnp.zeros((2, 3)).at[0, 0].set(5.0)
-    gap = team.compose(seen, jnp.array([0, 1]), jnp.zeros((2, 8)), jnp.zeros((2, 4)))
-    gap -= team.compose(far, jnp.array([0, 1]), jnp.zeros((2, 8)), jnp.zeros((2, 4)))
-    assert np.abs(gap[0]).max() > 0
+@pytest.mark.parametrize(("held", "refuted"), [(True, False), (False, True)])
+def test_an_audit_finds_senders_that_see_more_than_their_increment(held, refuted):
+    """Two streams that differ in their first increment, and so in everything but increments afterwards."""
+    config = RunConfig("drift", learner="pathwise", task_options={"horizon": 5}, channel=CHANNEL, networks=SMALL)
+    noise = privacy.calibrate(CHANNEL, 2.0, 1e-4, 5, "episode", "increment")
+    scale = noise_scale(CHANNEL, (noise, noise))
+    team = team_of(dataclasses.replace(CHANNEL, increments=held))
+    pair = audit.canaries(Program.of(config), team, scale, 0, 0, "increment")
+    np.testing.assert_array_equal(*(world[1:, 0, 2] for world in pair.worlds))
+    release = Release(CHANNEL, noise, 5, "episode", "increment")
+    bound = audit.lower_bound(team, scale, 0, pair, release, 1e-4, 2000, 0.99, 0)
+    assert bound.epsilon > 0.5
+    assert (bound.epsilon > 2.0) == refuted
 
 
 @pytest.mark.parametrize(

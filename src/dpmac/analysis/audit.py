@@ -23,7 +23,7 @@ from dpmac import privacy
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import Mechanism, NoiseScale, mechanism, noise_scale
 from dpmac.agents.team import Team, pick
-from dpmac.config import Channel, Release, require
+from dpmac.config import Channel, Neighbours, Release, require
 from dpmac.privacy import Bound, Canary, Check, Measurement
 from dpmac.privacy.audit import Sampler
 from dpmac.runner import train
@@ -342,13 +342,15 @@ class Pair(NamedTuple):
     """(use, copy, number) of the expected difference between transcripts."""
 
 
-def canaries(program: Program, team: Team, scale: NoiseScale, agent: int, seed: int, release: Release) -> Pair:
+def canaries(
+    program: Program, team: Team, scale: NoiseScale, agent: int, seed: int, neighbours: Neighbours = "inputs"
+) -> Pair:
     """The two worlds whose messages lie farthest apart, among those that are neighbours."""
     script_key, message_key = jax.random.split(jax.random.key(seed))
     worlds = scripts(program, team, scale, agent, script_key)
-    if release.neighbours == "increment":  # they may differ in the first increment, and in all that is no increment
+    if neighbours == "increment":  # they may differ in the first increment, and in all that is no increment
         own = np.array(team.increments)[:, None]
-        worlds = worlds.at[:, 1:, agent, own].set(worlds[:1, 1:, agent, own])
+        worlds = worlds.at[:, 1:, agent, own].set(worlds[-1:, 1:, agent, own])  # a long one, for the spread to drown
     means = np.asarray(messages(team, scale, agent, worlds, message_key), float)
     flat = means.reshape(len(means), -1)
     squares = (flat**2).sum(1)
@@ -432,7 +434,7 @@ def audit(
             if amount == 0:
                 continue
             release = Release(spec, amount, horizon, run.budget.unit, run.budget.neighbours)
-            pair = canaries(loaded.program, team, scale, agent, seed, release)
+            pair = canaries(loaded.program, team, scale, agent, seed, run.budget.neighbours)
             for one in paths:
                 bound = lower_bound(team, scale, agent, pair, release, run.budget.delta, counts[one], each, seed, one)
                 checks, failed = checked[one]

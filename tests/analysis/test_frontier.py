@@ -43,7 +43,7 @@ def finished(tmp_path_factory):
 
 def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budgets_and_seeds():
     wanted = frontiers.populations("ccn", "paper")
-    assert len(wanted) == len(frontiers.USUAL) == len(frontiers.LINES) - 2  # those of other schedules are asked for
+    assert len(wanted) == len(frontiers.lines_for(streams=False))
     for config in wanted.values():
         assert config.networks.aware
         assert (config.anneal_from, config.anneal_share) == (10, 0.6)

@@ -14,7 +14,7 @@ from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
 from dpmac.config import Channel
-from dpmac.frontiers import EPSILONS, USUAL, populations
+from dpmac.frontiers import EPSILONS, lines_for, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
 
@@ -22,7 +22,8 @@ EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540
 @dataclass(frozen=True, kw_only=True)
 class Frontier(Work):
     """Train every channel and schedule at the same exact budgets of a whole episode, with free messages and silence
-    beside them, and show what each of them gets through. What is finished is not trained again; what was interrupted
+    beside them, and show what each of them gets through. Of a stream, lines that protect one increment stand beside
+    them, which is far less. What is finished is not trained again; what was interrupted
     goes on. Writes OUT/frontier.json, frontier.svg and frontier.png."""
 
     task: tyro.conf.Positional[str]
@@ -32,10 +33,10 @@ class Frontier(Work):
     learner: str = ""
     """Learner; by default the one that finds most: pathwise where the task can be differentiated, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
-    """Budgets of an episode, at δ = 1e-4."""
-    lines: tuple[str, ...] = USUAL
-    """These channels and schedules; there are also response-fourth (every fourth step) and response-timed (once, when
-    the sender wants)."""
+    """Budgets of an episode, or of an increment, at δ = 1e-4."""
+    lines: tuple[str, ...] = ()
+    """Only these channels and schedules; by default all that suit the task. There are also response-fourth (every
+    fourth step) and response-timed (once, when the sender wants)."""
     symbols: int | Literal["auto"] = Channel.symbols
     """Of randomised response that is used once an episode; auto: as many as tell most at each budget."""
     set: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)
     if not (worked.interrupted or options.skip_examination):
-        family = wanted_of(dataclasses.replace(options, lines=tuple(dict.fromkeys((*USUAL, *options.lines)))))
+        family = wanted_of(dataclasses.replace(options, lines=())) | wanted
         for name in frontier.examine(out, wanted, family, options.scale, options.audit):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
@@ -114,7 +115,9 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     counts = {
         each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
     }
-    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner, counts)
+    known = tasks.abilities(task)
+    lines = options.lines or lines_for(streams=bool(known.increments))
+    asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
     return populations(options.task, *asked)
 
 

@@ -59,6 +59,10 @@ STYLES = {
     "code-once": ("#3d9a50", "D", "-"),
     "gaussian-once": ("#e0932f", "^", "-"),
     "gaussian-every": ("#c4472f", "v", "--"),
+    "response-sparse": ("#2a6fc9", "P", ":"),
+    "gaussian-increment": ("#b79ad1", "<", "--"),
+    "sums-increment": ("#8f5fbf", ">", "--"),
+    "correlated-increment": ("#5b2a8c", "*", "-"),
 }
 """Colour, marker and dash of each line; those from elsewhere are grey."""
 
@@ -122,10 +126,23 @@ def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
+def increments_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows whose budgets protect one increment; frontiers of version 0.1 have none."""
+    return [row for row in found["rows"] if row.get("covers") == "increment"]
+
+
+def increment_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """What budgets of one increment leave of an episode, as text."""
+    exact = ("exact_epsilon", "episode_epsilon")
+    return [(row["label"], *(number(row[name], ".4g") for name in exact)) for row in increments_of(found)]
+
+
 def tables(found: dict[str, Any]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    """Head and rows of each table: the teams, where symbols lose, and the limits; those without rows are left out."""
+    """Head and rows of each table: the teams, what an increment's budget is for an episode, where symbols lose, and the
+    limits; those without rows are left out."""
     every = [
         (HEAD, rows_of(found)),
+        (("protected: one increment", "exact ε of an increment", "exact ε of the episode"), increment_rows(found)),
         (("channel and schedule", "exact ε", *GAPS.values()), gap_rows(found)),
         (("ε", *(LIMITS[name] for name in limits_of(found))), limit_rows(found)),
     ]
@@ -222,7 +239,7 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
             level(axes, references["random"], "random", dash=":")
     scale_of_epsilon(axes, found)
     axes.set_ylabel("team return")
-    axes.set_title(f"{found['task']}: return against exact ε of an episode", fontsize=9)
+    axes.set_title(f"{found['task']}: return against exact ε", fontsize=9)
     return drawn
 
 
@@ -262,7 +279,8 @@ def scale_of_epsilon(axes: Axes, found: dict[str, Any]) -> None:
     axes.set_xlim(epsilons[0] / 2, epsilons[-1] * 2)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.set_xlabel("exact ε of a whole episode")
+    either = ", or of one increment where the line says so" if increments_of(found) else ""
+    axes.set_xlabel(f"exact ε of a whole episode{either}")
 
 
 def draw(picture: Canvas, found: dict[str, Any]) -> list[dict[str, Any]]:

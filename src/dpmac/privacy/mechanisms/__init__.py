@@ -21,6 +21,8 @@ BUILT_IN = {
     "code": "dpmac.privacy.mechanisms.code:Code",
     "subset": "dpmac.privacy.mechanisms.subset:Subset",
     "timed": "dpmac.privacy.mechanisms.timed:Timed",
+    "correlated": "dpmac.privacy.mechanisms.correlated:Correlated",
+    "sums": "dpmac.privacy.mechanisms.correlated:Sums",
 }
 """Names of mechanisms; imported when asked for."""
 

@@ -160,6 +160,7 @@ def test_what_cannot_be_used_is_refused_with_a_reason(name, options, says):
         tasks.make(f"jaxmarl:{name}", **options)
 
 
+@pytest.mark.large
 def test_the_recipe_of_overcooked_is_seen_by_one_agent_and_stands_where_it_is_declared():
     options = {"layout": "test_time_simple", "agent_view_size": "2", "horizon": "5", "secret": "recipe:436-437"}
     task = tasks.make("jaxmarl:overcooked_v2", **options)

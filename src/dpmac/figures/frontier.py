@@ -153,7 +153,7 @@ def scored(found: dict[str, Any]) -> str:
     """What returns are means over."""
     starts = f"{found['final_episodes']:,} common starts"
     if found.get("scored") == "all secrets":
-        return f"on {starts}, the mean over all secrets and, for one symbol an agent, over all that it may release"
+        return f"on {starts}, the mean over all secrets and, where these are few, over all that may be released"
     return f"on {starts} with one draw of secrets and noise each, which luck may lift above a limit"
 
 

@@ -54,6 +54,17 @@ def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budg
     assert len(shared) == 1
 
 
+def test_lines_of_a_stream_protect_a_whole_episode_or_one_increment_and_say_which():
+    wanted = frontiers.populations("drift", "smoke", (3.0,), lines=frontiers.lines_for(streams=True), decay=0.98)
+    narrow = {name for name, config in wanted.items() if config.budgets[0].neighbours == "increment"}
+    assert narrow == {f"drift-dpmac-{name}-increment" for name in ("gaussian", "sums", "correlated")}
+    for name, config in wanted.items():
+        assert config.channel.increments == (name in narrow)
+    population.check(wanted["drift-dpmac-correlated-increment"])
+    row = {"label": "one", "covers": "increment", "exact_epsilon": 3.0, "episode_epsilon": 99.63}
+    assert picture.increment_rows({"rows": [row, {"label": "of version 0.1"}]}) == [("one", "3", "99.63")]
+
+
 def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
     wanted = frontiers.populations("ccn", "paper")
     every = wanted["ccn-dpmac-gaussian-every"]

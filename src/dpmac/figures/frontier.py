@@ -86,13 +86,15 @@ def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def row_of(row: dict[str, Any]) -> tuple[str, ...]:
     gain, heard, audit = row["above_silence"], row["eavesdropper"], row["audit"]
+    form = ".3f" if abs(row["return_iqm"]) < 1 else ".2f"
+    signed = f"+{form}"
     refuted = audit and (audit["refuted"] or audit["failed_checks"])
     return (
         row["label"],
         number(row["exact_epsilon"], ".4g"),
-        number(row["return_iqm"]),
-        interval(row["return_low"], row["return_high"]),
-        "-" if gain is None else f"{number(gain['value'], '+.2f')} {interval(gain['low'], gain['high'], '+.2f')}",
+        number(row["return_iqm"], form),
+        interval(row["return_low"], row["return_high"], form),
+        "-" if gain is None else f"{number(gain['value'], signed)} {interval(gain['low'], gain['high'], signed)}",
         number(heard and heard["accuracy"], ".3f"),
         number(heard and heard["cap"], ".3f") + (" VIOLATED" if heard and heard["verdict"] == "violated" else ""),
         number(audit and audit["lower_bound"]) + (" REFUTED" if refuted else ""),

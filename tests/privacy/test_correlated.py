@@ -73,15 +73,22 @@ def test_one_increment_costs_less_than_an_episode_and_plain_messages_one_message
         assert privacy.epsilon(one, DELTA) == privacy.epsilon(Release(channel, 2.0, 25, "message"), DELTA)
 
 
-@pytest.mark.parametrize("path", audit.PATHS)
-def test_an_audit_comes_close_and_finds_noise_that_is_too_small(path):
-    channel, count = SUMS["correlated"], 20_000 if path == "simulated" else 300
-    noise = privacy.calibrate(channel, 2.0, DELTA, STEPS, "episode", "increment")
-    release = Release(channel, noise, STEPS, "episode", "increment")
-    found = audit.audit_channel(release, 3, DELTA, count, 0.99, path=path).epsilon
-    assert (1.85 if path == "simulated" else 1.0) < found <= 2.0
-    loud = dataclasses.replace(release, noise=noise / 2)
-    assert audit.audit_channel(loud, 3, DELTA, count, 0.99, path=path).epsilon > 2.5
+def audited(path, share, episodes, confidence):
+    """A bound on ε of a channel with this share of the noise that ε = 2 for an increment needs."""
+    noise = share * privacy.calibrate(SUMS["correlated"], 2.0, DELTA, STEPS, "episode", "increment")
+    release = Release(SUMS["correlated"], noise, STEPS, "episode", "increment")
+    return audit.audit_channel(release, 3, DELTA, episodes, confidence, path=path).epsilon
+
+
+def test_an_audit_comes_close_and_finds_noise_that_is_too_small():
+    assert 1.85 < audited("simulated", 1.0, 20_000, 0.99) <= 2.0
+    assert audited("simulated", 0.5, 20_000, 0.99) > 2.5
+
+
+def test_deployed_noise_is_consistent_and_would_be_found_out_if_it_were_far_too_small():
+    """Nobody seeds it, so that nearly certain things alone can be said."""
+    assert audited("deployed", 1.0, 200, 1 - 1e-6) <= 2.0
+    assert audited("deployed", 1 / 16, 200, 1 - 1e-6) > 2.0
 
 
 def test_an_episode_is_paid_for_at_its_first_message_as_if_all_inputs_differed():

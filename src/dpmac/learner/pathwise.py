@@ -44,7 +44,7 @@ class State(NamedTuple):
     scores: Array
     """(start,) what each start has earned of late; after the trial they stay as they are."""
     usage: Array
-    """(start, agent, symbol) how often senders used symbols of late, as private updates released it, or no symbols."""
+    """(start, agent, symbol) how often senders use symbols, as the last private update released it, or no symbols."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +150,9 @@ class Pathwise(Learner):
     ) -> tuple[State, dict[str, Array]]:
         """One step along the noisy gradient of fresh episodes, of which each is played in the gradient itself.
 
-        The symbols of a batch mix its episodes, so they are balanced by how often each was used so far. That is
-        released beside the gradient, clipped and noised as one vector with it, and so costs nothing of its own.
+        The symbols of a batch mix its episodes, so they are balanced by how often each was used in the update before.
+        That is released beside the gradient, clipped and noised as one vector with it, and so costs nothing of its own.
+        A mean over more updates would lag behind, and then usage swings and drowns the code that is to be learned.
         """
         team, optimiser, usage = pick((state.teams, state.optimisers, state.usage), 0)
         keys, even = jax.random.split(key, play.episodes), self.even(team)
@@ -161,8 +162,7 @@ class Pathwise(Learner):
             return slope, SHARE * (used - even)
 
         (found, beyond), report = private.release(gradient, team, jnp.ones(play.episodes, bool), play.episodes)
-        usage += SCORE_RATE * (even + beyond / SHARE - usage)
-        after = (*self.step(clock, team, optimiser, found), state.scores[0], usage)
+        after = (*self.step(clock, team, optimiser, found), state.scores[0], even + beyond / SHARE)
         return State(*jax.tree.map(lambda x: x[None], after)), report
 
     def private_loss(
@@ -265,8 +265,8 @@ def has_symbols(team: Team) -> bool:
 
 
 def crowding(used: Array, usage: Array) -> Array:
-    """How far an episode uses (agent, symbol) what was used often before: minus the entropy at that usage, as far as
-    it is linear in what an episode adds."""
+    """How far an episode uses (agent, symbol) what was used often before; its gradient is that of minus
+    the entropy where usage is its own."""
     return jnp.mean(jnp.sum(used * jnp.log(jnp.clip(usage, LEAST_USED, 1.0)), axis=-1))
 
 

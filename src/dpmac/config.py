@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 Unit = Literal["message", "episode"]
-Neighbours = Literal["inputs", "transition"]
+Neighbours = Literal["inputs", "transition", "increment"]
 AccountantName = Literal["exact", "paper"]
 Place = Literal["sender", "receiver"]
 NoiseOrigin = Literal["system", "seed"]
@@ -72,8 +72,10 @@ class Channel:
 
     mechanism: str = "gaussian"
     """gaussian: a vector of at most `clip_norm`, plus noise. response: one of `symbols` integers through randomised
-    response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise. Or
-    `package.module:Class`. `privacy.mechanisms` has the classes; they check what is special about each."""
+    response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise.
+    correlated and sums: running sums of vectors of at most `clip_norm`, with noise that is correlated over time, or
+    independent. Or `package.module:Class`. `privacy.mechanisms` has the classes; they check what is special about
+    each."""
     clip_norm: float = 0.5
     """C, the largest L2 norm of a message before the noise; two messages differ by at most Δ = 2C."""
     symbols: int = 3
@@ -91,6 +93,12 @@ class Channel:
     place: Place = "sender"
     """Where clipping and noise are applied. At the receiver, as the paper does for TarMAC and I2C, it protects nothing
     from the receiver, which has seen the raw message."""
+    stream_decay: float = 1.0
+    """ρ of mechanisms that send running sums: what a step says is added to ρ times what was said before."""
+    increments: bool = False
+    """Whether senders are given nothing but what the task declares as their step's own increment: neither the rest of
+    the observation, nor the action, nor a hidden state. What one step adds then enters one message, which is what a
+    claim for an increment needs."""
 
     def __post_init__(self) -> None:
         check_choice("place", self.place, Place)
@@ -106,6 +114,11 @@ class Channel:
         require(self.rounds == 1 or self.sample_rate == 0, "a sender that samples its past makes one round a step")
         require(0 <= self.sample_rate <= 1, f"sample_rate must lie in [0, 1], not {self.sample_rate}")
         require(0 < self.recipient_rate <= 1, f"recipient_rate must lie in (0, 1], not {self.recipient_rate}")
+        require(0 <= self.stream_decay <= 1, f"stream_decay must lie in [0, 1], not {self.stream_decay}")
+        require(
+            not self.increments or (self.sample_rate == 0 and self.rounds == 1),
+            "senders of increments speak once a step, of that step alone: sample_rate must be 0 and rounds 1",
+        )
 
     @property
     def sensitivity(self) -> float:
@@ -153,7 +166,8 @@ class Release:
     neighbours: Neighbours = "inputs"
     """inputs: neighbours may differ in everything that the unit's messages are made from. transition: in one transition
     of a memoryless sender, which enters the message of its step, one in each of its rounds, or with `sample_rate` every
-    message that happens to draw it."""
+    message that happens to draw it. increment: in what one single step adds to a stream, where senders are given
+    nothing else (`Channel.increments`); everything that the stream is later may change with it."""
 
     def __post_init__(self) -> None:
         check_choice("unit", self.unit, Unit)
@@ -161,6 +175,12 @@ class Release:
         require(whole(self.horizon, 1, 10**6), f"horizon must be a whole number from 1 to 10^6, not {self.horizon}")
         fits = number(self.noise) and 0 <= self.noise <= 1e100
         require(fits, f"noise must be finite and at least 0 (1e100 at most), not {self.noise}")
+        require(
+            self.neighbours != "increment" or self.channel.increments,
+            "a claim for one increment needs senders that are given their step's increment alone",
+        )
+        whole_episode = self.neighbours != "increment" or self.unit == "episode"
+        require(whole_episode, "one increment is protected over all messages of an episode: unit must be episode")
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -170,7 +190,7 @@ class Release:
             rates = [1.0] * len(rates)
         if self.unit == "message":
             return (max(rates),) if rates else ()
-        once = self.neighbours == "transition" and self.channel.sample_rate == 0
+        once = self.neighbours != "inputs" and self.channel.sample_rate == 0
         return tuple(rates[: self.channel.rounds] if once else rates)
 
 
@@ -182,6 +202,8 @@ class Budget:
     delta: float = 1e-4
     unit: Unit = "episode"
     accountant: AccountantName = "exact"
+    neighbours: Neighbours = "inputs"
+    """What neighbours differ in: everything that the unit's messages are made from, or one step's increment."""
 
     def __post_init__(self) -> None:
         several = isinstance(self.epsilon, tuple) and len(self.epsilon) > 0
@@ -191,6 +213,12 @@ class Budget:
         check_delta(self.delta)
         check_choice("unit", self.unit, Unit)
         check_choice("accountant", self.accountant, AccountantName)
+        check_choice("neighbours", self.neighbours, Neighbours)
+        require(self.neighbours != "transition", "a budget is for neighbours inputs or increment, not transition")
+        require(
+            self.neighbours == "inputs" or (self.unit, self.accountant) == ("episode", "exact"),
+            "neighbours increment goes with unit episode and accountant exact",
+        )
 
     def of(self, agents: int) -> tuple[float, ...]:
         """ε of each of so many agents."""
@@ -202,6 +230,11 @@ class Budget:
     def private(self) -> bool:
         """Whether any agent has a finite budget."""
         return any(math.isfinite(epsilon) for epsilon in self.epsilon)
+
+    @property
+    def covers(self) -> str:
+        """What it is a budget of: a message, an episode or an increment."""
+        return self.unit if self.neighbours == "inputs" else self.neighbours
 
     @property
     def label(self) -> str:
@@ -373,6 +406,10 @@ class RunConfig:
         require(whole(self.mix, 1, 1024), f"mix must be a whole number from 1 to 1024, not {self.mix}")
         require(self.mix == 1 or self.anneal_from > 0, "mix needs anneal_from, the epsilon that it starts from")
         require(len(set(self.labels)) == len(self.labels), f"budgets must differ from each other, not {self.labels}")
+        require(
+            self.channel.increments or all(budget.neighbours == "inputs" for budget in self.budgets),
+            "budgets for an increment need a channel whose senders are given their step's increment alone",
+        )
 
     @property
     def members(self) -> list[Member]:
@@ -393,11 +430,11 @@ class RunConfig:
     @property
     def labels(self) -> tuple[str, ...]:
         """A name for each budget: its ε, and what it is an ε of where the budgets do not agree on that."""
-        kinds = {(budget.delta, budget.unit, budget.accountant) for budget in self.budgets if budget.private}
+        kinds = {(each.delta, each.unit, each.accountant, each.neighbours) for each in self.budgets if each.private}
         if len(kinds) <= 1:
             return tuple(budget.label for budget in self.budgets)
         return tuple(
-            f"{budget.label} {budget.unit} {budget.accountant} {budget.delta:g}" if budget.private else budget.label
+            f"{budget.label} {budget.covers} {budget.accountant} {budget.delta:g}" if budget.private else budget.label
             for budget in self.budgets
         )
 

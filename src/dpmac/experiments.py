@@ -52,7 +52,7 @@ NAMES = {budget: name for name, budget in BUDGETS.items()}
 
 def name_of(budget: Budget) -> str:
     """The name of a budget, also of one that the paper has not: `exact-episode-0.5`."""
-    return NAMES.get(budget, f"{budget.accountant}-{budget.unit}-{budget.label}")
+    return NAMES.get(budget, f"{budget.accountant}-{budget.covers}-{budget.label}")
 
 
 class Cell(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dpmac.config import Budget, Channel, RunConfig, require
+from dpmac.config import Budget, Channel, Neighbours, RunConfig, require
 from dpmac.experiments import BUDGETS, DELTA, SCALES, ScaleName
 
 EPSILONS = (1.0, 3.0, 10.0)
@@ -40,6 +40,7 @@ RECIPES: dict[str, Recipe] = {
         training={"paper": {"episodes": 16}},
         learner_options={scale: maddpg_options(scale) for scale in SCALES},
     ),
+    "mappo": Recipe(training={"quick": {"episodes": 40}, "paper": {"episodes": 40, "steps": 10_000_000}}),
     "pathwise": Recipe(
         networks={"aware": True, "products": 48, "entry_layer": True, "share_parameters": True},
         training={"quick": {"episodes": 72}, "paper": {"episodes": 360, "steps": 9_990_000}},
@@ -63,35 +64,61 @@ class Line(NamedTuple):
     """Whether it is trained at finite budgets."""
     free: bool = False
     """Whether it is trained without noise too."""
+    neighbours: Neighbours = "inputs"
+    """What its budgets protect: a whole episode, or one increment, where a task declares what that is."""
+    streams: bool = False
+    """Whether it is only for tasks whose secret is a stream."""
+    usual: bool = True
+    """Whether it belongs to every frontier; others are trained where they are named."""
 
     @property
     def once(self) -> bool:
-        """Whether it sends one symbol by randomised response, of which budgets may choose the number."""
-        return self.channel.mechanism == "response" and self.channel.period == 0
+        """Whether it sends one symbol an episode by randomised response, of which budgets may choose the number."""
+        spec = self.channel
+        return spec.mechanism == "timed" or (spec.mechanism == "response" and spec.period == 0)
 
     @property
     def schedule(self) -> str:
         """When it speaks."""
         period = self.channel.period
-        return (
-            "never" if not (self.private or self.free) else {0: "once", 1: "every step"}.get(period, f"1 in {period}")
-        )
+        if not (self.private or self.free):
+            return "never"
+        if self.channel.mechanism == "timed":
+            return "when it wants"
+        return {0: "once", 1: "every step"}.get(period, f"1 in {period}")
 
     def budgets(self, epsilons: Sequence[float]) -> tuple[Budget, ...]:
         """What it is trained at."""
-        finite = tuple(Budget((epsilon,), DELTA) for epsilon in epsilons) if self.private else ()
+        known: dict[str, Any] = {"delta": DELTA, "neighbours": self.neighbours}
+        finite = tuple(Budget((epsilon,), **known) for epsilon in epsilons) if self.private else ()
         return finite + (() if self.private and not self.free else (BUDGETS["free"],))
 
 
 LINES: dict[str, Line] = {
     "response-once": Line("randomised response, once", Channel("response", period=0)),
     "response-every": Line("randomised response, every step", Channel("response")),
+    "response-fourth": Line("randomised response, every fourth step", Channel("response", period=4), usual=False),
+    "response-timed": Line("randomised response, when it wants", Channel("timed"), usual=False),
     "code-once": Line("Gaussian code points, once", Channel("code", period=0)),
     "gaussian-once": Line("Gaussian, once", Channel(period=0)),
     "gaussian-every": Line("Gaussian, every step (the paper's)", free=True),
+    "response-sparse": Line("randomised response, every 13 steps", Channel("response", period=13), streams=True),
+    "gaussian-increment": Line("one increment: independent noise", Channel(), neighbours="increment", streams=True),
+    "sums-increment": Line(
+        "one increment: sums, independent noise", Channel("sums"), neighbours="increment", streams=True
+    ),
+    "correlated-increment": Line(
+        "one increment: sums, correlated noise", Channel("correlated"), neighbours="increment", streams=True
+    ),
     "silent": Line("silence", method="silent", private=False),
 }
-"""Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for."""
+"""Once: at the first step, and held. Tight: one of k points whose distances are all as large as the budget pays for.
+When it wants: once, at a step of its choice, silence being one of the symbols."""
+
+
+def lines_for(streams: bool) -> tuple[str, ...]:
+    """Names of the usual lines of a task, whose secret may be a stream."""
+    return tuple(name for name, line in LINES.items() if line.usual and (streams or not line.streams))
 
 
 def populations(
@@ -99,13 +126,15 @@ def populations(
     scale: ScaleName,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 0,
-    lines: Sequence[str] = tuple(LINES),
+    lines: Sequence[str] = lines_for(streams=False),
     task_options: Mapping[str, Any] | None = None,
     learner: str = RunConfig.learner,
     symbols: Mapping[float, int] | None = None,
+    decay: float = Channel.stream_decay,
 ) -> dict[str, RunConfig]:
     """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
-    once, for each budget; budgets that differ in it make populations of their own."""
+    once, for each budget; budgets that differ in it make populations of their own. `decay` is that of the task's
+    stream."""
     require(
         len(set(epsilons)) == len(epsilons) > 0,
         f"budgets must differ from each other, and there must be one, not {tuple(epsilons)}",
@@ -123,7 +152,8 @@ def populations(
         line = LINES[name]
         for count in sorted({symbols[each] for each in epsilons} if symbols and line.once else {line.channel.symbols}):
             own = [each for each in epsilons if not (symbols and line.once) or symbols[each] == count]
-            one = line._replace(channel=dataclasses.replace(line.channel, symbols=count))
+            own_step = {"increments": True, "stream_decay": decay} if line.neighbours == "increment" else {}
+            one = line._replace(channel=dataclasses.replace(line.channel, symbols=count, **own_step))
             config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner)
             found[population_name(task, name, learner, count)] = config
     return found

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,12 @@ CHANNELS = {
     "code": [Channel("code", clip_norm=norm, symbols=5) for norm in (0.5, 1e-19)],
     "response": [Channel("response", symbols=k) for k in (2, 3, 256)],
     "subset": [Channel("subset", symbols=k) for k in (2, 3, 8, 41)],
+    "timed": [Channel("timed", symbols=k) for k in (2, 5)],
+    "correlated": [Channel("correlated", norm, stream_decay=0.98) for norm in (0.5, 1e-17)],
+    "sums": [Channel("sums", norm, stream_decay=0.9) for norm in (0.5, 3e4)],
 }
+STEPS = 7
+"""Of an episode, for mechanisms that remember."""
 ODD = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e30, -3.4e38, 1e-30, 1e-40, -1e-45)
 
 
@@ -53,7 +59,8 @@ def noise_scales(rng, spec, count):
 def differing(spec, count=400, seed=0):
     """How many of so many random releases differ in any bit between the two sides."""
     rng, twin, host = np.random.default_rng(seed), mechanism(spec, SIZE), hosts.of(spec)
-    made, noise = messages(rng, count, twin.size), noise_scales(rng, spec, count)
+    made, noise = messages(rng, STEPS * count if host.remembers else count, twin.size), noise_scales(rng, spec, count)
+    made = made.reshape(count, STEPS, -1) if host.remembers else made
     drawn = twin.draw(jax.random.key(seed), (count,))
     if host.share:
         draws = np.asarray(drawn)
@@ -111,6 +118,23 @@ def test_a_message_on_the_grid_is_never_longer_than_the_clip_norm(message, clip_
         steps = additive.clipped_steps(np, np.array(message, np.float32), grid)
     most = Fraction(clip_norm) / Fraction(float(grid.step))
     assert sum(int(step) ** 2 for step in steps) <= most**2
+
+
+@given(
+    st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=6), st.sampled_from(["correlated", "sums"])
+)
+@settings(deadline=None, max_examples=200)
+def test_what_a_step_adds_to_later_sums_is_never_longer_than_the_accountant_says(window, name):
+    """One message among silence, however long ago, in whole steps of the grid."""
+    host: Any = hosts.of(Channel(name, stream_decay=0.98))
+    grid, weights = host.parameters(0.7), host.weights(len(window))
+    most = Fraction(0.5) / Fraction(float(grid.step))
+    for place, weight in enumerate(weights):
+        alone = np.zeros((len(window), 3), np.float32)
+        alone[place] = window[place]
+        with np.errstate(over="ignore"):
+            steps = host.steps(np, alone, grid)
+        assert sum(int(step) ** 2 for step in steps) <= (Fraction(weight) * most) ** 2
 
 
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=12), st.floats(-20, 25))

@@ -85,6 +85,8 @@ CHANNELS = {
     "response": Channel("response", period=2),
     "response for each": Channel("response", copies=2),
     "code": Channel("code"),
+    "when it wants": Channel("timed"),
+    "running sums": Channel("correlated", stream_decay=0.9),
 }
 
 
@@ -161,7 +163,7 @@ def test_the_release_bounds_the_deviation_and_merges_what_messages_attend_to():
     assert found.shape == (4,)  # as many numbers as a message has
 
 
-@pytest.mark.parametrize("name", ["every third step", "response for each"])
+@pytest.mark.parametrize("name", ["every third step", "response for each", "running sums"])
 def test_receivers_that_know_the_noise_hear_the_same_in_rollout_and_training(name):
     team = team_of(CHANNELS[name], networks=NetworkConfig(8, 6, 4, aware=True))
     scale = noise_scale(CHANNELS[name], (0.3, 0.2, 0.6))

@@ -43,7 +43,7 @@ def finished(tmp_path_factory):
 
 def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budgets_and_seeds():
     wanted = frontiers.populations("ccn", "paper")
-    assert len(wanted) == len(frontiers.LINES)
+    assert len(wanted) == len(frontiers.lines_for(streams=False))
     for config in wanted.values():
         assert config.networks.aware
         assert (config.anneal_from, config.anneal_share) == (10, 0.6)
@@ -52,6 +52,17 @@ def test_every_line_is_trained_by_the_same_recipe_and_shares_a_program_over_budg
         population.check(config)
     shared = {(config.networks, config.training, dumps(config.learner_options)) for config in wanted.values()}
     assert len(shared) == 1
+
+
+def test_lines_of_a_stream_protect_a_whole_episode_or_one_increment_and_say_which():
+    wanted = frontiers.populations("drift", "smoke", (3.0,), lines=frontiers.lines_for(streams=True), decay=0.98)
+    narrow = {name for name, config in wanted.items() if config.budgets[0].neighbours == "increment"}
+    assert narrow == {f"drift-dpmac-{name}-increment" for name in ("gaussian", "sums", "correlated")}
+    for name, config in wanted.items():
+        assert config.channel.increments == (name in narrow)
+    population.check(wanted["drift-dpmac-correlated-increment"])
+    row = {"label": "one", "covers": "increment", "exact_epsilon": 3.0, "episode_epsilon": 99.63}
+    assert picture.increment_rows({"rows": [row, {"label": "of version 0.1"}]}) == [("one", "3", "99.63")]
 
 
 def test_the_papers_channel_free_messages_and_silence_stand_beside_the_others():
@@ -78,6 +89,13 @@ def test_budgets_that_pay_for_other_numbers_of_symbols_are_populations_of_one_li
     }
     assert [each.label for each in wanted["ccn-dpmac-response-once-2-symbols"].budgets] == ["1", "1.5"]
     assert {frontiers.line_of(name, config) for name, config in wanted.items()} == {"response-once", "response-every"}
+
+
+def test_a_word_an_episode_has_as_many_symbols_as_budgets_pay_for_and_its_own_schedule():
+    (config,) = frontiers.populations("alarm", "smoke", (3.0,), lines=["response-timed"], symbols={3.0: 2}).values()
+    assert (config.channel.mechanism, config.channel.symbols) == ("timed", 2)
+    line = frontiers.LINES["response-timed"]
+    assert (line.schedule, frontiers.LINES["response-fourth"].schedule) == ("when it wants", "1 in 4")
 
 
 def test_no_two_runs_share_a_name():
@@ -164,7 +182,7 @@ def test_a_task_without_secrets_to_tell_has_no_limits():
 
 def test_limits_are_drawn_densely_and_stand_at_every_budget(finished):
     limits = finished[1]["limits"]["lines"]
-    assert list(limits) == list(picture.LIMITS)
+    assert list(limits) == [name for name in picture.LIMITS if name not in ("every", "word")]  # these are of a moment
     for line in limits.values():
         epsilons = [point["epsilon"] for point in line["points"]]
         assert {0.5, 1.0} <= set(epsilons)

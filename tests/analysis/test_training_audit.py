@@ -11,7 +11,7 @@ from jax import Array
 
 from dpmac.analysis import audit_training
 from dpmac.analysis.audit_training import Watched, audit
-from dpmac.config import BadInput, Budget, NetworkConfig, PrivateTraining, RunConfig, Training
+from dpmac.config import BadInput, Budget, Channel, NetworkConfig, PrivateTraining, RunConfig, Training
 from dpmac.learner import mappo
 from dpmac.runner.train import Program
 
@@ -30,7 +30,9 @@ MADDPG = dataclasses.replace(
     learner_options={"standardise": False, "batch": 16, "buffer": 128, "updates_per_episode": 1 / 32},
     training=Training(steps=3200, episodes=32),
 )
-PATHWISE = dataclasses.replace(MAPPO, learner="pathwise", learner_options={})
+PATHWISE = dataclasses.replace(
+    MAPPO, learner="pathwise", learner_options={"expectation": 0.0}, channel=Channel("response", period=0)
+)
 
 
 def verdicts(config: RunConfig, watched: type[Watched] = Watched, **given: Any) -> list[str]:

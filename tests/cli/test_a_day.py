@@ -15,7 +15,7 @@ from dpmac import cli, config
 from dpmac.cli import completion, progress
 from dpmac.cli.train import read_file
 from dpmac.results import store
-from dpmac.runner import population, statement
+from dpmac.runner import population, schedule, statement
 from dpmac.runner.population import Progress
 from dpmac.runner.train import complete
 
@@ -285,6 +285,15 @@ def test_time_that_is_left_leaves_compilation_out():
     for one in (piece(500, 60.0, 0, 2), piece(1000, 5.0, 0, 2), piece(500, 70.0, 1, 2)):
         pace.add(one)
     assert pace.left() == pytest.approx(5.0)
+
+
+def test_the_rest_of_many_jobs_is_told_from_their_first_evaluation_on(monkeypatch):
+    now = iter([100.0, 160.0, 170.0, 180.0])
+    monkeypatch.setattr("dpmac.runner.schedule.time.monotonic", lambda: next(now))
+    watch = schedule.Watch()
+    assert watch.read(0.1) == (60.0, None)
+    assert watch.read(0.2) == (70.0, pytest.approx(80.0))
+    assert watch.read(1.0) == (80.0, 0.0)
 
 
 def test_a_clock_runs_while_a_program_is_compiled(monkeypatch):

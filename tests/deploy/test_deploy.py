@@ -85,6 +85,7 @@ CHANNELS = {
         {"networks": dataclasses.replace(CONFIG.networks, aware=True)},
     ),
     "code points": (Channel("code"), {}),
+    "running sums": (Channel("correlated", stream_decay=0.9), {}),
     "subsets": (Channel("subset", symbols=5), {"networks": dataclasses.replace(CONFIG.networks, aware=True)}),
     "tarmac": (Channel(), {"method": "tarmac"}),
     "i2c, which hears the others in order": (Channel(), {"method": "i2c"}),

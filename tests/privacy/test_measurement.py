@@ -188,7 +188,8 @@ def test_it_cannot_be_copied_nor_taken_along_into_another_process(monkeypatch):
 def test_there_is_no_public_way_to_a_raw_message_or_to_noise():
     one = made(Channel(sample_rate=0.5))
     play(one, said(np.random.default_rng(0)))
-    assert {name for name in dir(one) if not name.startswith("_")} == {"begin", "cost", "release", "sends", "step"}
+    public = {name for name in dir(one) if not name.startswith("_")}
+    assert public == {"begin", "charges", "cost", "release", "sends", "step"}
 
 
 def test_agents_of_one_account_are_charged_together_or_not_at_all(tmp_path):

@@ -36,6 +36,7 @@ def test_what_leaves_has_the_size_that_senders_were_told(name):
         ("code", "σ = 0.4"),
         ("response", "symbols replaced with probability 0.4"),
         ("subset", "1 of 4 symbols sent, the true one among them with probability 0.455"),
+        ("timed", "moment and word drawn at random with probability 0.4"),
     ],
 )
 def test_the_noise_scale_can_be_said_in_words(name, says):
@@ -71,7 +72,7 @@ def test_a_mechanism_without_checks_has_none_and_is_audited_without_assumptions(
 def test_without_noise_everything_can_be_guessed_and_with_the_most_nothing(name):
     host = mechanisms.of(Channel(name))
     assert host.best_guess(Release(Channel(name), 0.0), 3) == 1
-    most = {"response": 2 / 3, "subset": 1.0}.get(name, 1e6)
+    most = {"response": 2 / 3, "subset": 1.0, "timed": 1.0}.get(name, 1e6)
     assert host.best_guess(Release(Channel(name), most), 3) == pytest.approx(1 / 3, abs=1e-6)
 
 
@@ -97,7 +98,7 @@ def test_draws_of_many_messages_are_draws_of_each(name):
     many = host.draws(Entropy(), 0.4, 4, 3)
     assert len(many) == 3
     assert many[0].shape == host.draw(Entropy(), 0.4, 4).shape
-    assert len({one.tobytes() for one in many}) == 3
+    assert len({one.tobytes() for one in many}) == 3 or host.whole  # slots of an episode share theirs
     assert len(Mechanism.draws(host, Entropy(), 0.4, 4, 3)) == 3
 
 
@@ -112,7 +113,7 @@ def test_a_receiver_takes_in_what_a_release_can_hold_and_nothing_else(name):
             assert not host.valid(np.array([0.0, 1.0, bad, 0.0]), noise)
     between = np.array([0.0, 1.0, 0.1, 0.0], np.float32)
     assert not host.valid(between + np.float32(2.0**-30) * (between > 0.05) * (between < 0.5), 0.4)
-    if name in ("response", "subset"):
+    if host.share:
         assert not host.valid(np.ones(4), 0.4)
     assert Symbols.ones(mechanisms.of(Channel("response")), 0.4) == range(4)  # type: ignore[arg-type]
 
@@ -139,13 +140,15 @@ def team_of(name, noise):
     raw = 3 * rng.standard_normal((30, 6, 2, 4))
     source = Entropy(np.random.default_rng(1).bytes)
     before, left = np.zeros(raw.shape), np.zeros((*raw.shape[:3], 1, 4))
+    episodes = [[host.draws(source, amount, 4, raw.shape[1]) for amount in noise] for _ in raw]
     for place in np.ndindex(raw.shape[:3]):
-        draws = host.draw(source, noise[place[2]], 4)
+        draws = episodes[place[0]][place[2]][place[1]]
         if host.share:
             before[place] = host.release(raw[place], draws, 0.0)
         else:
             before[place] = host.release(raw[place], np.zeros(4, np.int32), noise[place[2]])
         left[place] = host.release(raw[place], draws, noise[place[2]])
+        left[place] = host.keeps(np, left[place[0], place[1] - 1, place[2]] * (place[1] > 0), left[place])
     return host, before, left
 
 

@@ -15,6 +15,7 @@ KEYS = {
     "epsilon",
     "delta",
     "unit",
+    "covers",
     "neighbours",
     "accountant",
     "mechanism",

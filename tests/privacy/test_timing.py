@@ -28,6 +28,7 @@ CHANNELS = {
     "code": (Channel("code", symbols=SIZE), 3.0),
     "response": (Channel("response", symbols=SIZE), 0.5),
     "subset": (Channel("subset", symbols=SIZE), 0.6),
+    "correlated": (Channel("correlated", stream_decay=0.98), 3.0),
 }
 MESSAGES = {
     "the first and the last symbol": (np.eye(SIZE)[0], np.eye(SIZE)[-1]),

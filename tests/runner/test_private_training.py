@@ -73,13 +73,11 @@ def test_what_would_leak_is_refused_by_name(learner, changes, said):
         Program.of(learning(private(learner), **changes))
 
 
-def test_symbols_that_are_balanced_or_averaged_over_a_batch_are_refused():
+def test_symbols_may_be_balanced_and_not_averaged_over():
     config = dataclasses.replace(private("pathwise"), channel=Channel("response", period=0))
-    with pytest.raises(BadInput, match="balance must be 0"):
-        Program.of(config)
     with pytest.raises(BadInput, match="expectation must be 0"):
-        Program.of(learning(config, balance=0.0))
-    assert Program.of(learning(config, balance=0.0, expectation=0.0)).use.once
+        Program.of(learning(config, expectation=0.5))
+    assert Program.of(learning(config, balance=0.1)).use.once
 
 
 def test_the_percentiles_of_i2c_are_refused():

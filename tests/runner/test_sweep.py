@@ -160,6 +160,13 @@ def test_points_that_do_not_make_a_whole_grid_are_trained_exactly():
     ]
 
 
+def test_annealing_is_a_setting():
+    points = [{"budget": "3", "anneal_from": start, "anneal_share": 0.4} for start in (0.0, 10.0)]
+    found = [config for _, config in sweep.populations(BASE, points)]
+    assert [(config.anneal_from, config.anneal_share) for config in found] == [(0.0, 0.4), (10.0, 0.4)]
+    assert sweep.read_space(["anneal_from=0,10"], "maddpg") == {"anneal_from": (0.0, 10.0)}
+
+
 def test_populations_of_many_settings_have_names_that_files_can_have():
     """Two points with the same long beginning still are two populations."""
     fixed = {f"a_setting_with_a_long_name_{index}": index for index in range(20)}

@@ -158,3 +158,20 @@ def test_states_can_be_drawn():
 def test_what_cannot_be_used_is_refused_with_a_reason(name, options, says):
     with pytest.raises(BadInput, match=says):
         tasks.make(f"jaxmarl:{name}", **options)
+
+
+@pytest.mark.large
+def test_the_recipe_of_overcooked_is_seen_by_one_agent_and_stands_where_it_is_declared():
+    options = {"layout": "test_time_simple", "agent_view_size": "2", "horizon": "5", "secret": "recipe:436-437"}
+    task = tasks.make("jaxmarl:overcooked_v2", **options)
+    states = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), 8))
+    recipes = np.asarray(states.inside.recipe)  # type: ignore[attr-defined]
+    secret = np.asarray(jax.vmap(task.secrets)(states)["recipe"])
+    np.testing.assert_array_equal(secret[:, 0], recipes == recipes.max())
+    assert 0 < secret[:, 0].sum() < 8
+    assert not np.ptp(np.asarray(states.observations)[:, 1], axis=0).any()  # nothing that the cook sees tells it
+    assert "may show it" in task.observers["recipe"]
+    drawn = task.scene(jax.tree.map(lambda leaf: leaf[0], states)).agents
+    assert [(body.x, body.y) for body in drawn] == [(2, -2), (5, -2)]
+    with pytest.raises(BadInput, match="layout must be one of"):
+        tasks.make("jaxmarl:overcooked_v2", layout="no_kitchen")

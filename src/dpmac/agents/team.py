@@ -42,6 +42,17 @@ class Member(eqx.Module):
         )
         return recurrent, projected + projection.bias
 
+    def say(
+        self, observation: Array, action: Array, projected: Array, draws: Any, own: tuple[int, ...] | None
+    ) -> Array:
+        """A message (message,) before the channel. `own`: places in the observation that are all a sender is given,
+        with zeros for everything else; None: it is given everything."""
+        if own is not None:
+            kept = np.isin(np.arange(observation.shape[-1]), own)
+            observation = jnp.where(kept, observation, 0.0)
+            action, projected = jnp.zeros_like(action), jnp.zeros_like(projected)
+        return self.protocol.send(observation, action, projected, draws)
+
 
 class NoiseDraws(NamedTuple):
     """Everything random about the messages of one episode, drawn in advance; many episodes stand in front."""
@@ -83,8 +94,10 @@ class Carry(NamedTuple):
     recipients: Array
     """(agent, other) who received them."""
     history: Array
-    """(time, agent, message) raw messages, for a sender that samples its past; (time, agent, feature) observations, for
-    one that draws one of them; else no time at all."""
+    """(time, agent, message) raw messages, for a sender that samples its past, or newest first for a mechanism that
+    remembers; (time, agent, feature) observations, for one that draws one of them; else no time at all."""
+    heard: Array
+    """(time, …) as `released`, newest first, for a mechanism that remembers; else no time at all."""
     time: Array
     """Steps done."""
 
@@ -103,6 +116,8 @@ class Team(eqx.Module):
     aware: bool = eqx.field(static=True)
     shared: bool = eqx.field(static=True)
     continuous: bool = eqx.field(static=True, default=False)
+    increments: tuple[int, ...] = eqx.field(static=True, default=())
+    """Places in an observation that hold its step's own increment."""
 
     @property
     def policy(self) -> Policy:
@@ -162,6 +177,11 @@ class Team(eqx.Module):
         return self.members.protocol.past
 
     @property
+    def remembers(self) -> bool:
+        """Whether a release is made from all messages so far."""
+        return self.channel.host.remembers
+
+    @property
     def uses(self) -> int:
         """Releases in an episode."""
         return self.channel.spec.uses(self.horizon)
@@ -190,20 +210,23 @@ class Team(eqx.Module):
         """The carry before the first step: nothing has been received."""
         spec, others, size = self.channel.spec, self.agents - 1, self.channel.size
         copies = () if spec.copies == 1 else (others,)
-        hidden = jnp.zeros((self.agents, self.width))
+        hidden, released = jnp.zeros((self.agents, self.width)), (self.agents, *copies, spec.rounds * size)
+        kept = self.horizon if spec.sample_rate or self.past or self.remembers else 0
         return Carry(
             hidden,
             *jax.vmap(Member.products)(self.members, hidden),
-            jnp.zeros((self.agents, *copies, spec.rounds * size)),
+            jnp.zeros(released),
             jnp.zeros((self.agents, size)),
             jnp.ones((self.agents, others), bool),
-            jnp.zeros((self.horizon if spec.sample_rate or self.past else 0, self.agents, self.past or size)),
+            jnp.zeros((kept, self.agents, self.past or size)),
+            jnp.zeros((self.horizon if self.remembers else 0, *released)),
             jnp.zeros((), jnp.int32),
         )
 
     def listen(self, carry: Carry, observations: Array, draws: NoiseDraws, scale: NoiseScale) -> tuple[Array, Carry]:
         """Logits (agent, action) after hearing what was sent one step before."""
-        inbox, mask = self.deliver(carry.released, carry.recipients, scale)
+        last = jnp.moveaxis(carry.heard, 0, 1) if self.remembers else carry.released
+        inbox, mask = self.deliver(last, carry.recipients, scale)
         inbox = jnp.where(carry.time > 0, inbox, 0.0)
         spec = self.channel.spec
         noise = pick(draws.channel, (carry.time + 1) * spec.rounds - 1) if spec.place == "receiver" else None
@@ -248,11 +271,16 @@ class Team(eqx.Module):
                 raw = jnp.einsum("it,tid->id", draws.subset[use], history)
             noise = pick(draws.channel, use) if spec.place == "sender" else None
             explored = raw + draws.jitter[use] if draws.jitter.size else raw
+            if self.remembers:
+                history = pushed(history, explored)
+                explored = jnp.moveaxis(history, 0, 1)
             released.append(self.release(explored, noise, scale))
         send = jnp.asarray(self.sends)[carry.time]
+        left = self.channel.host.keeps(jnp, carry.released, jnp.concatenate(released, axis=-1))
         return carry._replace(
             projected=jnp.where(send, projected, carry.projected),
-            released=jnp.where(send, jnp.concatenate(released, axis=-1), carry.released),
+            released=jnp.where(send, left, carry.released),
+            heard=pushed(carry.heard, left),
             raw=jnp.where(send, raw, carry.raw),
             recipients=jnp.where(send, draws.recipients[use], carry.recipients),
             history=history,
@@ -292,8 +320,9 @@ class Team(eqx.Module):
         if spec.sample_rate:
             sent = jnp.einsum("uit,tid->uid", draws.subset, sent)
         at_sender, at_receiver = (None, draws.channel) if spec.place == "receiver" else (draws.channel, None)
-        released = jax.vmap(self.release, in_axes=(0, 0, None))(sent, at_sender, scale)
-        inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(released, draws.recipients, scale)
+        released = jax.vmap(self.release, in_axes=(0, 0, None))(self.channel.windows(sent), at_sender, scale)
+        last = self.channel.windows(self.channel.held(released))
+        inbox, mask = jax.vmap(self.deliver, in_axes=(0, 0, None))(last, draws.recipients, scale)
         # What arrives at t was released at or before t - 1; nothing has arrived at 0.
         use = (np.cumsum(self.sends) - 1)[np.maximum(np.arange(len(observations)) - 1, 0)]
         first = (np.arange(len(observations)) == 0)[:, None, None, None]
@@ -323,9 +352,14 @@ class Team(eqx.Module):
     def compose(self, observations: Array, actions: Array, projected: Array, draws: Any) -> Array:
         """Messages (agent, message) before the channel."""
         one_hot = actions if actions.ndim == 2 else self.policy.coded(actions)
-        return jax.vmap(lambda member, *given: member.protocol.send(*given))(
+        return jax.vmap(lambda member, *given: member.say(*given, self.own))(
             self.members, observations, one_hot, projected, draws
         )
+
+    @property
+    def own(self) -> tuple[int, ...] | None:
+        """All that senders are given of an observation; None: everything."""
+        return self.increments if self.channel.spec.increments else None
 
     def recalled(self, now: Array, drawn: Array, scale: NoiseScale) -> Array:
         """Observations (…, agent, feature) that messages are made from: of private senders, the drawn ones."""
@@ -339,7 +373,9 @@ class Team(eqx.Module):
         return jnp.where(scale.value[:, None] > 0, messages * (self.channel.spec.clip_norm / norm), messages)
 
     def release(self, messages: Array, draws: Any, scale: NoiseScale) -> Array:
-        """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient."""
+        """What leaves the agents: (agent, message), or (agent, other, message) with noise for each recipient.
+
+        Where the mechanism remembers, messages are (agent, time, message), newest first."""
         if self.channel.spec.place == "receiver":
             return messages
         if isinstance(draws, Given):
@@ -350,13 +386,17 @@ class Team(eqx.Module):
         return jax.vmap(release)(messages, draws, scale)
 
     def deliver(self, released: Array, recipients: Array, scale: NoiseScale) -> tuple[Array, Array]:
-        """Inboxes (agent, other, message) and masks (agent, other) from what was released last, and to whom."""
+        """Inboxes (agent, other, message) and masks (agent, other) from what was released last, and to whom.
+
+        Where the mechanism remembers, `released` is all of it (agent, time, message), newest first."""
         released = released[..., -self.channel.size :]
-        if self.aware and self.channel.spec.place == "sender" and self.channel.size:
-            decode = self.channel.decode
-            if released.ndim == 3:
-                decode = jax.vmap(decode, in_axes=(0, None))
-            released = jax.vmap(decode)(released, scale)
+        if self.channel.spec.place == "sender" and self.channel.size:
+
+            def heard(released: Array, scale: NoiseScale) -> Array:
+                return self.channel.heard(released, scale, self.aware)
+
+            each = jax.vmap(heard, in_axes=(0, None)) if self.channel.spec.copies > 1 else heard
+            released = jax.vmap(each)(released, scale)
         agent, other = np.indices((self.agents, self.agents - 1))
         source = (agent + 1 + other) % self.agents
         slot = self.agents - 2 - other  # seen from the sender, agent i is other N - 2 - k where the sender is i's k-th
@@ -373,6 +413,11 @@ class Team(eqx.Module):
         return aggregated if draws is None else jax.vmap(self.hearing.release)(aggregated, draws, scale)
 
 
+def pushed(window: Array, newest: Array) -> Array:
+    """A window (time, …), newest first, after one more; of no time at all it stays so."""
+    return jnp.concatenate([newest[None], window])[: len(window)]
+
+
 def pick(draws: Any, index: Any) -> Any:
     """The draws of one step, or of some."""
     return jax.tree.map(lambda x: x[index], draws)
@@ -387,6 +432,8 @@ class TaskShape(NamedTuple):
     """How many there are, or how many numbers one has."""
     horizon: int
     continuous: bool = False
+    increments: tuple[int, ...] = ()
+    """Places in an observation that hold its step's own increment."""
 
 
 def policy_of(actions: int, continuous: bool) -> Policy:
@@ -417,6 +464,13 @@ def make_team(
         )
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
+    if channel.increments:
+        require(len(shape.increments) > 0, "this task does not declare what of its observations is a step's increment")
+        require(
+            not (kind.sequential or protocol.past),
+            f"method {method} speaks from what its agent remembers, and one increment would enter many messages; a "
+            "claim for an increment needs senders that speak from their step alone",
+        )
 
     actor = Actor(
         shape.observation,
@@ -440,4 +494,5 @@ def make_team(
         networks.aware,
         networks.share_parameters,
         shape.continuous,
+        shape.increments,
     )

@@ -23,7 +23,7 @@ from dpmac import privacy
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import Mechanism, NoiseScale, mechanism, noise_scale
 from dpmac.agents.team import Team, pick
-from dpmac.config import Channel, Release, require
+from dpmac.config import Channel, Neighbours, Release, require
 from dpmac.privacy import Bound, Canary, Check, Measurement
 from dpmac.privacy.audit import Sampler
 from dpmac.runner import train
@@ -84,7 +84,8 @@ def said(world: Any, team: Team, scale: NoiseScale, key: Array) -> Said:
         actions = team.policy.best(logits, allowed(world, state))
         use = carry.time if spec.sample_rate else jnp.asarray(np.cumsum(team.sends) - 1)[carry.time]
         made = team.compose(observations, actions, carry.projected, pick(draws.sender, use))
-        before = team.speak(carry, observations, actions, quiet, unnoised).released
+        unsaid = carry._replace(released=jnp.zeros_like(carry.released))
+        before = team.speak(unsaid, observations, actions, quiet, unnoised).released
         carry = team.speak(carry, observations, actions, draws, scale)
         return (advance(world, state, actions)[0], carry), (before, carry.released, carry.recipients, made, state)
 
@@ -147,7 +148,8 @@ def deployed(release: Release, made: np.ndarray, others: int) -> np.ndarray:
         told = [one for one in sent if one is not None]
         left.append([one.copies[:1] if spec.copies == 1 else one.copies[one.recipients] for one in told])
     telling = sum(rate > 0 for rate in spec.rates(release.horizon))
-    assert account.charges == telling * len(made), "a deployed message left without a charge"
+    due = min(telling, measurement.charges)
+    assert account.charges == due * len(made), "a deployed message left without a charge"
     return np.array(left)
 
 
@@ -190,13 +192,13 @@ def shipped(release: Release, canary: Canary, size: int) -> Sampler:
     def transcript(key: Array, messages: Array) -> Array:
         draws = channel.draw(key, canary.direction.shape[:2])
         copies = jax.vmap(lambda message, c: channel.release(message, c, scale), in_axes=(None, 0))
-        return jax.vmap(copies)(messages, draws)
+        return channel.held(jax.vmap(copies)(channel.windows(messages), draws))
 
     many = jax.jit(jax.vmap(transcript, in_axes=(0, None)))
 
     def sample(side: int, episodes: int, rng: np.random.Generator) -> np.ndarray:
         keys = jax.random.split(jax.random.key(rng.integers(2**32)), episodes)
-        return np.asarray(many(keys, canary.second if side else canary.first))
+        return np.asarray(many(keys, jnp.asarray(canary.second if side else canary.first)))
 
     return sample
 
@@ -282,9 +284,10 @@ def released(channel: Mechanism, messages: Array, scales: NoiseScale, keys: Arra
     def one(message: Array, draws: Any, scale: NoiseScale) -> tuple[Array, Array]:
         return channel.release(message, *channel.noiseless(draws, scale)), channel.release(message, draws, scale)
 
-    draws = jax.vmap(lambda key: channel.draw(key, (len(messages), agents)))(keys)
+    draws, messages = jax.vmap(lambda key: channel.draw(key, (len(messages), agents)))(keys), channel.windows(messages)
     each = jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)), in_axes=(0, 0, None))
-    return jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
+    before, left = jax.vmap(each, in_axes=(None, 0, None))(messages, draws, scales)
+    return before, jax.vmap(channel.held)(left)
 
 
 def kinds_of(size: int) -> np.ndarray:
@@ -341,10 +344,15 @@ class Pair(NamedTuple):
     """(use, copy, number) of the expected difference between transcripts."""
 
 
-def canaries(program: Program, team: Team, scale: NoiseScale, agent: int, seed: int) -> Pair:
-    """The two worlds whose messages lie farthest apart."""
+def canaries(
+    program: Program, team: Team, scale: NoiseScale, agent: int, seed: int, neighbours: Neighbours = "inputs"
+) -> Pair:
+    """The two worlds whose messages lie farthest apart, among those that are neighbours."""
     script_key, message_key = jax.random.split(jax.random.key(seed))
     worlds = scripts(program, team, scale, agent, script_key)
+    if neighbours == "increment":  # they may differ in the first increment, and in all that is no increment
+        own = np.array(team.increments)[:, None]
+        worlds = worlds.at[:, 1:, agent, own].set(worlds[-1:, 1:, agent, own])  # a long one, for the spread to drown
     means = np.asarray(messages(team, scale, agent, worlds, message_key), float)
     flat = means.reshape(len(means), -1)
     squares = (flat**2).sum(1)
@@ -376,7 +384,7 @@ def lower_bound(
     def sample(side: int, count: int, rng: np.random.Generator) -> np.ndarray:
         key = jax.random.key(rng.integers(2**32))
         left, made = jax.device_get(transcripts(team, scale, key, agent, count, pair.worlds[side]))
-        whole = replace(release, unit="episode")
+        whole = replace(release, unit="episode", neighbours="inputs")
         return (left if path == "simulated" else deployed(whole, made, team.agents - 1))[:, :uses]
 
     each = 1 - (1 - confidence) / 2  # the better of two attackers is taken
@@ -427,8 +435,8 @@ def audit(
         for agent, amount in enumerate(noise[index]):
             if amount == 0:
                 continue
-            release = Release(spec, amount, horizon, run.budget.unit)
-            pair = canaries(loaded.program, team, scale, agent, seed)
+            release = Release(spec, amount, horizon, run.budget.unit, run.budget.neighbours)
+            pair = canaries(loaded.program, team, scale, agent, seed, run.budget.neighbours)
             for one in paths:
                 bound = lower_bound(team, scale, agent, pair, release, run.budget.delta, counts[one], each, seed, one)
                 checks, failed = checked[one]
@@ -439,6 +447,7 @@ def audit(
                         "agent": agent,
                         "path": one,
                         "unit": run.budget.unit,
+                        "neighbours": run.budget.neighbours,
                         **privacy.verdict(run.budget.of(agents)[agent], bound),
                         "exact_epsilon": privacy.epsilon(release, run.budget.delta),
                         "checks": checks,

@@ -1,8 +1,8 @@
 """What a team earns on the common starts in the mean over all secrets, and over everything that it may release.
 
 A plain score draws secrets and noise once for each start, and limits are means over both. Here secrets are enumerated,
-and so are releases where each agent releases one of a few symbols once; other channels keep one draw of noise for each
-start and secrets. What remains random is shared by all teams: the starts.
+and so are releases where each agent releases one of a few symbols once and there are not too many of both; other teams
+keep one draw of noise for each start and secrets. What remains random is shared by all teams: the starts.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ from dpmac.runner.train import Program
 from dpmac.tasks import Task, abilities
 
 MOST_SECRETS = 1024
-"""Joint secrets of a team that are gone through at most."""
+"""Joint secrets of a team that are gone through at most, and these together with what it may release."""
 
 
 class Posed:
@@ -54,7 +54,7 @@ def expected(program: Program, team: Team, scale: NoiseScale, key: Array, episod
     def over_releases(own: Array) -> Array:
         task: Any = Posed(program.task, own)
         play: Any = partial(rollout, task, team, scale, key, episodes, greedy=True)
-        if team.outcomes is None:
+        if team.outcomes is None or len(team.outcomes) * len(secrets) > MOST_SECRETS:
             return returns(play().episode)
         trace = jax.vmap(lambda released: play(given=Given(released[None])))(team.outcomes)
         law: Any = jax.vmap(jax.vmap(team.channel.law), in_axes=(0, None))(trace.raw[0, :, 0], scale)

@@ -141,13 +141,17 @@ def row_of(line: str, epsilon: float, found: Sequence[Record], exact: bool) -> d
     returns = [record.final["expected"]["return_mean"] if exact else record.final_return for record in found]
     estimate = stats.bootstrap([returns])
     claims = [claim for record in found for claim in record.claims]
+    covers = "increment" if LINES[line].neighbours == "increment" else "episode"
+    exact_epsilon = "exact_epsilon" if covers == "increment" else "exact_epsilon_episode"
     return {
         "line": line,
         "label": LINES[line].label if claims == [] or np.isfinite(epsilon) else "free messages",
         "channel": LINES[line].channel.mechanism if claims else None,
         "schedule": LINES[line].schedule,
         "epsilon": epsilon if claims else 0.0,
-        "exact_epsilon": max((float(claim["exact_epsilon_episode"]) for claim in claims), default=0.0),
+        "covers": covers,
+        "exact_epsilon": max((float(claim[exact_epsilon]) for claim in claims), default=0.0),
+        "episode_epsilon": max((float(claim["exact_epsilon_episode"]) for claim in claims), default=0.0),
         "valid": all(claim["valid"] for claim in claims),
         "noise": max((float(claim["noise"]) for claim in claims), default=0.0),
         "returns": returns,

@@ -7,7 +7,9 @@ secrets and noise draws: symbols are enumerated and weighed, on the starts that 
 the proofs.
 """
 
-from collections.abc import Sequence
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,12 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpmac import privacy
 from dpmac.analysis import walk
 from dpmac.config import require
+from dpmac.frontiers import LINES as LINES_OF_TEAMS
 from dpmac.privacy import scalar, staircase
+from dpmac.privacy.loss import response_flip
 from dpmac.privacy.staircase import Program
 from dpmac.runner import train
 from dpmac.tasks import particles
+from dpmac.tasks.alarm import Alarm
 from dpmac.tasks.base import Task
 from dpmac.tasks.ccn import CCN
 from dpmac.tasks.midway import Midway
@@ -38,6 +44,13 @@ LINES = {
 }
 MOST_AGENTS, MOST_SECRETS = 3, 4
 NUMBER_LINES = {"fixed": "best cells through randomised response", "bound": LINES["bound"]}
+MOMENT_LINES = {
+    "every": "randomised response at every step",
+    "word": "randomised response on the moment",
+    "bound": LINES["bound"],
+}
+MOST_SLOTS = 12
+"""Steps of an episode whose messages are gone through at most."""
 BY_SCENE = ("two", "shared", "public")
 """Lines of senders that see the landmarks; a speaker does not."""
 ROUNDS = 3
@@ -73,6 +86,8 @@ def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 
     scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
     if isinstance(task, Place):
         return curves_of_a_number(task, epsilons, episodes, delta)
+    if isinstance(task, Alarm):
+        return curves_of_a_moment(task, epsilons, episodes, delta)
     scenes = scenes_of(task, episodes)
     points: dict[str, list[dict[str, float]]] = {
         name: [] for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)
@@ -94,25 +109,76 @@ def curves_of_a_number(task: Place, epsilons: Sequence[float], episodes: int, de
     """The same for a secret that is a number: the best cells through randomised response and a bound for every
     mechanism, both in the mean over all numbers, by receivers who point exactly."""
     pays = task.horizon - 1
-    codes = {"fixed": lambda each: scalar.error_of(scalar.best_quantiser(each), each)}
-    lines = codes | {"bound": lambda each: scalar.least_error(each, delta)}
+    lines = {
+        "fixed": lambda each: -pays * scalar.error_of(scalar.best_quantiser(each), each),
+        "bound": lambda each: -pays * scalar.least_error(each, delta),
+    }
+    head = {"task": task.name, "episodes": episodes, "delta": delta}
+    return head | exactly(-pays * scalar.PRIOR, lines, NUMBER_LINES, epsilons)
 
-    def point(error: float) -> dict[str, float]:
-        return {"return_mean": -pays * error, "return_se": 0.0}
+
+def curves_of_a_moment(task: Alarm, epsilons: Sequence[float], episodes: int, delta: float) -> dict[str, Any]:
+    """The same for a secret that is a moment, by receivers who know what follows from all that they have heard."""
+    lines = {
+        "every": lambda each: told_moment(every_slot(task.horizon, each, delta)),
+        "word": lambda each: told_moment(one_word(task.horizon, each)),
+        "bound": lambda each: moment_bound(task.horizon, each, delta),
+    }
+    head = {"task": task.name, "episodes": episodes, "delta": delta}
+    return head | exactly(task.silent_return, lines, MOMENT_LINES, epsilons)
+
+
+def exactly(
+    silence: float, lines: Mapping[str, Callable[[float], float]], labels: Mapping[str, str], epsilons: Sequence[float]
+) -> dict[str, Any]:
+    """Lines over ε whose returns are known without a start to sample."""
+
+    def point(value: float) -> dict[str, float]:
+        return {"return_mean": value, "return_se": 0.0}
 
     return {
-        "task": task.name,
-        "episodes": episodes,
-        "delta": delta,
-        "silence": point(scalar.PRIOR),
+        "silence": point(silence),
         "lines": {
-            name: {
-                "label": NUMBER_LINES[name],
-                "points": [{"epsilon": float(each)} | point(error(float(each))) for each in epsilons],
-            }
-            for name, error in lines.items()
+            name: {"label": labels[name], "points": [{"epsilon": float(e)} | point(earned(float(e))) for e in epsilons]}
+            for name, earned in lines.items()
         },
     }
+
+
+def one_word(slots: int, epsilon: float) -> list[np.ndarray]:
+    """Probabilities (moment, transcript) of what has been heard before each step, where the moment itself goes through
+    randomised response: a word so far or none."""
+    random = response_flip(epsilon, slots + 1) / slots
+    outcome = np.full((slots, slots + 1), random) + np.eye(slots, slots + 1) * (1 - random * (slots + 1))
+    return [np.column_stack([outcome[:, :t], outcome[:, t:].sum(1)]) for t in range(slots)]
+
+
+def every_slot(slots: int, epsilon: float, delta: float) -> list[np.ndarray]:
+    """The same where every step says by randomised response whether it has begun."""
+    channel = dataclasses.replace(LINES_OF_TEAMS["response-every"].channel, symbols=2)
+    flip = privacy.calibrate(channel, epsilon, delta, slots)
+    heard = [np.ones((slots, 1))]
+    for t in range(slots - 1):
+        begun = (np.arange(slots) <= t)[:, None]
+        true, false = np.where(begun, 1 - flip, flip), np.where(begun, flip, 1 - flip)
+        heard.append(np.concatenate([heard[-1] * true, heard[-1] * false], axis=1))
+    return heard
+
+
+def told_moment(heard: Sequence[np.ndarray]) -> float:
+    """The share of steps in which the likelier answer is right, for what has been heard before each of them."""
+    slots, late = len(heard), np.tri(len(heard), k=-1)  # (step, moment) whether it has begun before
+    rights = [np.maximum(late[t] @ each, (1 - late[t]) @ each).sum() for t, each in enumerate(heard)]
+    return float(sum(rights)) / slots**2
+
+
+def moment_bound(slots: int, epsilon: float, delta: float) -> float:
+    """What no mechanism passes: in each step one bit is asked for, and no (ε, δ)-DP transcript tells two moments apart
+    by a test that is right more than (e^ε + δ)/(1 + e^ε) of the time on both sides."""
+    late = np.arange(slots) / slots
+    both = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)) if epsilon < 700 else 1.0
+    guesses = [late + (1 - late) * delta, 1 - late + late * delta, np.full(slots, both)]
+    return float(np.max(guesses, axis=0).mean())
 
 
 def summary(returns: np.ndarray) -> dict[str, float]:
@@ -126,6 +192,8 @@ def known(task: Task) -> bool:
 
 def applies(task: Task) -> bool:
     """Whether limits are known for a task, and its agents and landmarks few enough to work them out."""
+    if isinstance(task, Alarm):
+        return task.horizon <= MOST_SLOTS
     return isinstance(task, Place) or (
         known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
     )

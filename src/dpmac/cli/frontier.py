@@ -14,7 +14,7 @@ from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
 from dpmac.config import Channel, require
-from dpmac.frontiers import EPSILONS, LINES, populations
+from dpmac.frontiers import EPSILONS, lines_for, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
 
@@ -22,8 +22,9 @@ EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540
 @dataclass(frozen=True, kw_only=True)
 class Frontier(Work):
     """Train every channel and schedule at the same exact budgets of a whole episode, and compare their returns with
-    free messages and with silence. Finished runs are not trained again; interrupted runs continue. Writes
-    OUT/frontier.json, frontier.svg and frontier.png."""
+    free messages and with silence. For a stream, also train lines that protect one increment, which is far less.
+    Finished runs are not trained again; interrupted runs continue. Writes OUT/frontier.json, frontier.svg and
+    frontier.png."""
 
     task: tyro.conf.Positional[str]
     """A task by name, or your own as package.module:Name."""
@@ -32,11 +33,13 @@ class Frontier(Work):
     learner: str = ""
     """Learner; by default pathwise if the task is differentiable, else maddpg."""
     epsilon: tuple[float, ...] = EPSILONS
-    """Budgets of an episode, at δ = 1e-4."""
-    lines: tuple[str, ...] = tuple(LINES)
-    """Only these channels and schedules."""
+    """Budgets of an episode, or of an increment, at δ = 1e-4."""
+    lines: tuple[str, ...] | None = None
+    """Only these channels and schedules; by default all that suit the task. response-fourth (every fourth step) and
+    response-timed (once, when the sender wants) are trained only if they are named."""
     symbols: int | Literal["auto"] = Channel.symbols
-    """Number of symbols of randomised response that is used once; auto: the most informative number at each budget."""
+    """Number of symbols of randomised response that is used once an episode; auto: the most informative number at each
+    budget."""
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
@@ -74,7 +77,7 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)
     if not (worked.interrupted or options.skip_examination):
-        family = wanted_of(dataclasses.replace(options, lines=tuple(LINES)))
+        family = wanted_of(dataclasses.replace(options, lines=None)) | wanted
         for name in frontier.examine(out, wanted, family, options.scale, options.audit):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
@@ -93,7 +96,7 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 
     frontier.files(found, options.home)
     if options.page is not None:
-        name = f"frontier-{options.task}.svg"
+        name = f"frontier-{options.task.replace(':', '.')}.svg"
         pictures = options.page.parent / "pictures"
         pictures.mkdir(parents=True, exist_ok=True)
         (pictures / name).write_bytes((options.home / "frontier.svg").read_bytes())
@@ -118,7 +121,9 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     counts = {
         each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
     }
-    asked = (options.scale, options.epsilon, options.seeds, options.lines, settings, learner, counts)
+    known = tasks.abilities(task)
+    lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
+    asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
     return populations(options.task, *asked)
 
 

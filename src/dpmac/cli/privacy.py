@@ -69,7 +69,10 @@ class ChannelOptions:
     recipient_rate: float = 1.0
     """γ₂, the share of the other agents that receive a message."""
     neighbours: Neighbours = "inputs"
-    """What differs between neighbours: all inputs of the unit, or one transition of a sender without hidden state."""
+    """What differs between neighbours: all inputs of the unit, one transition of a sender without hidden state, or what
+    one step adds to a stream whose sender is given nothing else."""
+    stream_decay: float = Channel.stream_decay
+    """ρ of the running sums of the mechanisms correlated and sums."""
     json: bool = False
     """Print JSON."""
 
@@ -79,9 +82,12 @@ class ChannelOptions:
     @property
     def channel(self) -> Channel:
         names = ("mechanism", "clip_norm", "symbols", "copies", "period", "sample_rate", "recipient_rate")
-        channel = Channel(**{name: getattr(self, name) for name in names})
+        names += ("stream_decay",)
+        known = {name: getattr(self, name) for name in names}
+        channel = Channel(**known, increments=self.neighbours == "increment")
         mechanism = mechanisms.of(channel)
         unused = [] if mechanism.clips else ["clip_norm"]
+        unused += [] if mechanism.remembers else ["stream_decay"]
         unused += [] if mechanism.alphabet or self.has_secret else ["symbols"]
         for name in unused:
             said = f"--{name.replace('_', '-')} is not for the mechanism {self.mechanism}"
@@ -107,7 +113,9 @@ class Calibrate(ChannelOptions):
 
     @property
     def budget(self) -> Budget:
-        return Budget.parse(self.epsilon, delta=self.delta, unit=self.unit, accountant=self.accountant)
+        neighbours = "increment" if self.neighbours == "increment" else "inputs"
+        known: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
+        return Budget.parse(self.epsilon, **known, neighbours=neighbours)
 
 
 def calibrate(argv: Sequence[str]) -> None:
@@ -116,12 +124,12 @@ def calibrate(argv: Sequence[str]) -> None:
     example = "dpmac privacy calibrate --epsilon 1 --unit episode --horizon 25"
     options = cli.parse(Calibrate, argv, "dpmac privacy calibrate", example)
     budget, channel, horizon = options.budget, options.channel, options.horizon
-    inputs = options.neighbours == "inputs"
-    require(inputs or options.accountant == "exact", "--neighbours transition goes with --accountant exact")
+    transition = options.neighbours == "transition"
+    require(not transition or options.accountant == "exact", "--neighbours transition goes with --accountant exact")
     answers = []
     for agent, scale in enumerate(privacy.noise_scales(budget, channel, len(budget.epsilon), horizon)):
         entry = privacy.statement.entry(budget, channel, horizon, agent, scale)
-        entry = entry if inputs else one_transition(options, entry)
+        entry = one_transition(options, entry) if transition else entry
         for message in entry.pop("warnings"):
             print(f"warning: {message}", file=sys.stderr)
         answers.append({options.noise_name: entry.pop("noise"), **entry})
@@ -149,7 +157,7 @@ class Account(ChannelOptions):
     """Compute the exact ε of a given noise at δ, for the unit."""
 
     sigma: float | None = None
-    """σ of the gaussian and code channels."""
+    """σ of the gaussian, code, correlated and sums channels."""
     flip: float | None = None
     """Flip probability of response."""
     ratio: float | None = None
@@ -226,7 +234,8 @@ def audit(argv: Sequence[str]) -> None:
     if options.folder is not None:
         audit_run(options, options.folder)
         return
-    require(options.neighbours == "inputs", "an audit changes all inputs: --neighbours inputs")
+    narrow = options.neighbours == "transition"
+    require(not narrow, "an audit changes all inputs, or one increment: --neighbours inputs or increment")
     check_size(options.size)
     budget = options.budget
     levels = privacy.noise_scales(budget, options.channel, len(budget.epsilon), options.horizon)
@@ -431,8 +440,8 @@ class StreamOptions:
     """ρ of the stream s_t = ρ·s_{t−1} + u_t."""
     horizon: int = 25
     """T, steps of an episode."""
-    cut: float = 2.0
-    """Largest norm of an increment, in its standard deviations."""
+    cut: float = 1.0
+    """Where increments are cut, in their standard deviations."""
     plot: str = ""
     """Also draw the errors over ε into this file (.png, .svg or .pdf)."""
     json: bool = False
@@ -455,19 +464,20 @@ def stream(argv: Sequence[str]) -> None:
         from dpmac.figures import privacy as drawing
 
         drawing.plot_streams(options.plot, shape, options.delta)
-    told = {"delta": options.delta, **shape._asdict(), "rows": rows}
-    cli.emit(told, options.json, lambda: stream_table(rows))
+    silence = float(shape.covariance.trace()) / options.horizon
+    told = {"delta": options.delta, **shape._asdict(), "silence": silence, "rows": rows}
+    cli.emit(told, options.json, lambda: stream_table(rows, silence))
 
 
-def stream_table(rows: list[dict[str, Any]]) -> str:
+def stream_table(rows: list[dict[str, Any]], silence: float) -> str:
     head = ("epsilon", "neighbours differ in", "noise", "sigma", "error", "epsilon of the episode")
     lines = ["{:>7}  {:<20}  {:<10}  {:>8}  {:>6}  {:>22}".format(*head)]
     for row in rows:
         numbers = f"{row['sigma']:8.3f}  {row['error']:6.3f}  {row['episode_epsilon']:22.1f}"
         what = {"increment": "one increment", "episode": "the whole episode"}[row["reading"]]
-        kind = {"plain": "plain", "root": "correlated"}[row["kind"]]
+        kind = {"plain": "plain", "root": "over time"}[row["kind"]]
         lines.append(f"{row['epsilon']:7g}  {what:<20}  {kind:<10}  {numbers}")
-    return "\n".join([*lines, "error: mean squared, 1 without any release"])
+    return "\n".join([*lines, f"error: mean squared, {silence:.3f} without any release"])
 
 
 def describe(answer: dict[str, Any]) -> str:

@@ -176,8 +176,9 @@ def follow(statuses: Generator["Status", None, None], options: Work, session: "S
 def standing(status: "Status") -> str:
     """Where a scheduler's work stands, in a line."""
     returns = [row.value for row in status.piece.rows if row.name == "return"]
+    rest = "" if status.left is None else f", {clock(status.left)} left"
     return (
-        f"{status.share:6.1%}  {clock(status.seconds)} gone, {clock(status.left)} left   "
+        f"{status.share:6.1%}  {clock(status.seconds)} gone{rest}   "
         f"{status.index + 1}/{status.jobs} {status.job.folder.name}: {status.piece.step:,} steps, "
         f"returns {min(returns):.1f} to {max(returns):.1f}"
     )

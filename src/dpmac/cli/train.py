@@ -43,6 +43,7 @@ CHANNEL = (
     "rounds",
     "sample_rate",
     "recipient_rate",
+    "stream_decay",
 )
 NETWORKS = (
     "hidden",
@@ -88,6 +89,10 @@ class RunOptions:
     """δ of all budgets, strictly between 0 and 1."""
     unit: Unit = "episode"
     """What a budget covers: one message (the paper's step level) or all messages of an episode."""
+    neighbours: Literal["inputs", "increment"] = "inputs"
+    """What a budget protects: all inputs of the unit, or what one step adds to a stream. increment needs a task that
+    declares increments. Senders then see only the increment of their step. The whole episode costs far more than
+    epsilon."""
     profile: Profile = "default"
     """paper: one update an episode, as in the paper. release: that, and the networks, messages, past sampling and
     starts of the paper's released code. Options that are given override the profile."""
@@ -121,6 +126,8 @@ class RunOptions:
     """Share of its past transitions that a sender samples at each step. 0: it uses the current one."""
     recipient_rate: float = 1.0
     """Share of the other agents that receive a message."""
+    stream_decay: float | None = None
+    """ρ of the mechanisms correlated and sums, which send running sums; by default that of the task's stream."""
     noise_at: Place | None = None
     """Where clipping and noise are applied; by default as in the paper for this method."""
     anneal_from: float = 0.0
@@ -180,6 +187,7 @@ class RunOptions:
         require(1 <= self.seeds <= 10_000, f"seeds must be a whole number from 1 to 10,000, not {self.seeds}")
         method = protocol.find(self.method)
         shared: dict[str, Any] = {"delta": self.delta, "unit": self.unit, "accountant": self.accountant}
+        shared["neighbours"] = self.neighbours
         config = RunConfig(
             task=self.task,
             method=self.method,
@@ -208,9 +216,11 @@ class RunOptions:
     def channel(self, place: Place) -> Channel:
         """The channel, if it uses every option about it that was given."""
         known: dict[str, Any] = {**{name: getattr(self, name) for name in CHANNEL}, "symbols": self.alphabet()}
-        channel = Channel(place=place, **known)
+        known["stream_decay"] = self.running_decay()
+        channel = Channel(place=place, increments=self.neighbours == "increment", **known)
         mechanism, default = mechanisms.of(channel), RunOptions
         unused = [] if mechanism.clips else ["clip_norm"]
+        unused += [] if mechanism.remembers else ["stream_decay"]
         unused += ["message_size"] if mechanism.alphabet else ["symbols"]
         unused += [] if self.anneal_from else ["anneal_share"]
         for name in unused:
@@ -218,6 +228,16 @@ class RunOptions:
             why = "needs --anneal-from" if name == "anneal_share" else f"is not for the mechanism {self.mechanism}"
             require(getattr(self, name) == getattr(default, name), f"{said} {why}")
         return channel
+
+    def running_decay(self) -> float:
+        """ρ of running sums, as given or as the task has it."""
+        if self.stream_decay is not None:
+            return self.stream_decay
+        if not mechanisms.find(self.mechanism).remembers:
+            return Channel.stream_decay
+        from dpmac import plugins, tasks
+
+        return tasks.abilities(tasks.make(self.task, **plugins.settings(self.set))).decay
 
     def alphabet(self) -> int:
         """The number of symbols, as given or as the budgets pay for."""
@@ -346,13 +366,15 @@ def read_file(path: Path) -> RunConfig:
 def options_of(config: RunConfig) -> dict[str, Any]:
     """The options that describe a configuration, its learner's settings aside."""
     channel, networks, seeds = config.channel, config.networks, config.seeds
-    shared = {(each.delta, each.unit, each.accountant) for each in config.budgets if each.private}
-    require(len(shared) <= 1, "budgets on the command line have one delta, one unit and one accountant")
+    shared = {(each.delta, each.unit, each.accountant, each.neighbours) for each in config.budgets if each.private}
+    require(len(shared) <= 1, "budgets on the command line have one delta, unit, accountant and kind of neighbours")
     require(
         seeds == tuple(range(seeds[0], seeds[0] + len(seeds))),
         f"seeds on the command line follow each other, not {seeds}",
     )
     first = next((each for each in config.budgets if each.private), config.budgets[0])
+    held = channel.increments == (first.neighbours == "increment")
+    require(held, "senders of increments go with budgets for increments on the command line")
     return {
         "task": config.task,
         "method": config.method,
@@ -361,11 +383,13 @@ def options_of(config: RunConfig) -> dict[str, Any]:
         "delta": first.delta,
         "unit": first.unit,
         "accountant": first.accountant,
+        "neighbours": first.neighbours,
         "seeds": len(seeds),
         "first_seed": seeds[0],
         "set": pairs_of(config.task_options),
         "method_set": pairs_of(config.method_options),
         **{name: getattr(channel, name) for name in CHANNEL},
+        "stream_decay": channel.stream_decay if mechanisms.of(channel).remembers else None,
         "noise_at": channel.place,
         **{name: getattr(networks, name) for name in NETWORKS},
         "feedforward_actor": not networks.recurrent_actor,

@@ -36,18 +36,20 @@ class AgentCarry(NamedTuple):
 
     hidden: Array
     inbox: Any
-    """(other, number) what the others said last; other k of agent i is (i + 1 + k) mod N."""
+    """(other, number) what the others said last, or (other, time, number) all that they said, newest first, where the
+    mechanism remembers; other k of agent i is (i + 1 + k) mod N."""
     arrived: Any
     """(other,) whether they said it to this agent."""
     time: int
 
 
-@partial(jax.jit, static_argnums=(2, 3))
+@partial(jax.jit, static_argnums=(2, 3, 4))
 def step_agent(
     member: Member,
     channel: Mechanism,
     aware: bool,
     policy: Policy,
+    own: tuple[int, ...] | None,
     others: NoiseScale | None,
     carry: AgentCarry,
     observation: Array,
@@ -55,13 +57,15 @@ def step_agent(
     available: Array | None = None,
 ):
     """An action, a message before the channel (number,) and the next hidden state of one agent."""
-    inbox = jax.vmap(channel.decode)(carry.inbox, others) if aware and channel.size and others else carry.inbox
+    inbox = carry.inbox
+    if channel.size and others:
+        inbox = jax.vmap(lambda released, scale: channel.heard(released, scale, aware))(inbox, others)
     inbox = jnp.where(carry.time > 0, inbox, 0.0)
     aggregated = member.protocol.receive(inbox, carry.arrived, observation, member.protocol.project(carry.hidden))
     logits, hidden = member.actor(observation, aggregated, carry.hidden)
     action = policy.best(logits, available)
     draws, coded = draws_of(member.protocol, key), policy.coded(action)
-    return action, member.protocol.send(observation, coded, member.protocol.project(hidden), draws), hidden
+    return action, member.say(observation, coded, member.protocol.project(hidden), draws, own), hidden
 
 
 class Agent:
@@ -85,6 +89,8 @@ class Agent:
         self.index, self.member, self.channel, self.aware = index, member, channel, aware
         self.noise, self.observation_size = tuple(noise), shape.observation
         self.policy = policy_of(shape.actions, shape.continuous)
+        self.own = shape.increments if channel.spec.increments else None
+        self.remembers = mechanisms.of(channel.spec).remembers
         self.ledger, self.account, self.when_spent = ledger, account, when_spent
         self.others = [(index + 1 + other) % shape.agents for other in range(shape.agents - 1)]
         self.levels = noise_scale(channel.spec, tuple(noise[other] for other in self.others)) if self.others else None
@@ -116,7 +122,7 @@ class Agent:
 
     def affords(self) -> bool:
         """Whether the account has room for all messages of one more episode."""
-        uses = int(self.sends.sum())
+        uses = self._measurement.charges
         if self._left < uses:
             cost, limit = self._measurement.cost, self.ledger.epsilon[self.account]
             most = max(AHEAD, uses)
@@ -140,7 +146,7 @@ class Agent:
     def _begin(self) -> None:
         if not self.affords():
             raise BudgetSpent("the budget has no room for another episode")
-        self._left -= int(self.sends.sum())
+        self._left -= self._measurement.charges
         self._measurement.begin()
 
     def _try(self, step: Any, *given: Any) -> Any:
@@ -153,10 +159,12 @@ class Agent:
 
     def _fresh(self) -> AgentCarry:
         width, others = self.member.actor.head.weight.shape[0], len(self.others)
-        return AgentCarry(jnp.zeros(width), np.zeros((others, self.channel.size), np.float32), np.ones(others, bool), 0)
+        said = (others, self.horizon, self.channel.size) if self.remembers else (others, self.channel.size)
+        return AgentCarry(jnp.zeros(width), np.zeros(said, np.float32), np.ones(others, bool), 0)
 
     def _step(self, carry: AgentCarry, seen: Any, key: np.ndarray, available: Any = None) -> Any:
-        return step_agent(self.member, self.channel, self.aware, self.policy, self.levels, carry, seen, key, available)
+        known = (self.aware, self.policy, self.own, self.levels)
+        return step_agent(self.member, self.channel, *known, carry, seen, key, available)
 
     def act(
         self,
@@ -197,7 +205,7 @@ class Agent:
         if carry.time == 0 or not self.sends[carry.time - 1]:
             require(not received, f"nobody sends before step {carry.time}, yet messages of {list(received)} arrived")
             return carry
-        inbox, arrived = np.zeros_like(carry.inbox), np.zeros_like(carry.arrived)
+        inbox, arrived = np.zeros((len(self.others), self.channel.size), np.float32), np.zeros_like(carry.arrived)
         for sender, message in received.items():
             require(sender in self.others, f"agent {self.index} hears agents {self.others}, not {sender}")
             place = self.others.index(sender)
@@ -206,6 +214,8 @@ class Agent:
                 self.valid(sender, inbox[place]),
                 f"what arrived from agent {sender} is no message of its channel ({self.channel.spec.mechanism})",
             )
+        if self.remembers:
+            inbox = np.concatenate([inbox[:, None], carry.inbox[:, :-1]], axis=1)
         return carry._replace(inbox=inbox, arrived=arrived)
 
 

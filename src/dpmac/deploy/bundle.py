@@ -56,6 +56,8 @@ class Bundle:
     """Of the file of weights."""
     method_options: dict[str, Any] = field(default_factory=dict)
     task_options: dict[str, Any] = field(default_factory=dict)
+    increments: tuple[int, ...] = ()
+    """Places in an observation that hold its step's own increment."""
 
     def __post_init__(self) -> None:
         require(self.format == FORMAT, f"a bundle of format {self.format} cannot be read, only of {FORMAT}")
@@ -64,7 +66,7 @@ class Bundle:
 
     @property
     def shape(self) -> TaskShape:
-        return TaskShape(self.agents, self.observation, self.actions, self.horizon)
+        return TaskShape(self.agents, self.observation, self.actions, self.horizon, increments=self.increments)
 
     def team(self) -> Team:
         """A team of this shape without numbers: each leaf a shape (agent, …) and a type."""
@@ -115,6 +117,7 @@ def export(
         budget.delta,
         method_options=config.method_options,
         task_options=config.task_options,
+        increments=program.shape.increments,
     )
     statement = store.read_json(run / STATEMENT)
     claims = statement.pop("claims", {}).get(member.label, [])

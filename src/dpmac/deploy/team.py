@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
-from dpmac.agents.team import Carry, Team
+from dpmac.agents.team import Carry, Team, pushed
 from dpmac.config import Budget, Release, require
 from dpmac.deploy.agent import Agent, check_time, checked, choices, draws_of, keys_of
 from dpmac.learner.rollout import Trace, rollout
@@ -98,7 +98,8 @@ class DeployedTeam:
         left = [one for one in sent if one is not None]
         if left:
             copies = jnp.stack([one.copies if team.channel.spec.copies > 1 else one.copies[0] for one in left])
-            carry = carry._replace(released=copies, recipients=jnp.stack([one.recipients for one in left]))
+            recipients = jnp.stack([one.recipients for one in left])
+            carry = carry._replace(released=copies, recipients=recipients, heard=pushed(carry.heard, copies))
         return np.asarray(actions), carry._replace(time=carry.time + 1)
 
     def spent(self, agent: int) -> float:

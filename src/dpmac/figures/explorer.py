@@ -250,8 +250,10 @@ def caps(record: Record, secrets: int) -> list[float]:
     if not record.claims or not record.episodes:
         return []
     noise = min(float(item["noise"]) for item in record.claims)
-    steps = range(1, len(record.episodes[0]["rewards"]) + 1)
-    return [cap_after(record.config.channel, noise, record.config.channel.uses(step), secrets) for step in steps]
+    channel, horizon = record.config.channel, len(record.episodes[0]["rewards"])
+    whole = mechanisms.of(channel).whole  # what is drawn before an episode is worth the same after each step of it
+    steps = [horizon if whole else step for step in range(1, horizon + 1)]
+    return [cap_after(channel, noise, channel.uses(step), secrets) for step in steps]
 
 
 @cache

@@ -37,6 +37,8 @@ LIMITS = {
     "fixed": "best fixed code",
     "shared": "best code that uses the scene",
     "public": "best code, scene public",
+    "every": "every step, Bayes receivers",
+    "word": "on the moment, Bayes receivers",
     "bound": "bound for everybody",
 }
 """What no team of a kind can earn more than, in the order of `analysis.limit`."""
@@ -44,15 +46,23 @@ DRAWN = {
     "fixed": ("best fixed code (scripted walkers)", "#555555", ":"),
     "shared": ("best code that uses the scene (scripted walkers)", "#555555", "--"),
     "public": ("best code if the scene were public (scripted walkers)", "#555555", "-."),
+    "every": ("every step, binary (Bayes receivers)", "#555555", ":"),
+    "word": ("on the moment (Bayes receivers)", "#555555", "--"),
     "bound": ("bound: no mechanism and no walker passes", INK, "-"),
 }
 """Limits in the picture: what each is, its colour and dash."""
 STYLES = {
     "response-once": ("#2a6fc9", "o", "-"),
     "response-every": ("#7fb2ea", "s", "--"),
+    "response-fourth": ("#7fb2ea", "P", ":"),
+    "response-timed": ("#7a3fb0", "*", "-"),
     "code-once": ("#3d9a50", "D", "-"),
     "gaussian-once": ("#e0932f", "^", "-"),
     "gaussian-every": ("#c4472f", "v", "--"),
+    "response-sparse": ("#2a6fc9", "P", ":"),
+    "gaussian-increment": ("#b79ad1", "<", "--"),
+    "sums-increment": ("#8f5fbf", ">", "--"),
+    "correlated-increment": ("#5b2a8c", "*", "-"),
 }
 """Colour, marker and dash of each line; those from elsewhere are grey."""
 
@@ -76,13 +86,15 @@ def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def row_of(row: dict[str, Any]) -> tuple[str, ...]:
     gain, heard, audit = row["above_silence"], row["eavesdropper"], row["audit"]
+    form = ".3f" if abs(row["return_iqm"]) < 1 else ".2f"
+    signed = f"+{form}"
     refuted = audit and (audit["refuted"] or audit["failed_checks"])
     return (
         row["label"],
         number(row["exact_epsilon"], ".4g"),
-        number(row["return_iqm"]),
-        interval(row["return_low"], row["return_high"]),
-        "-" if gain is None else f"{number(gain['value'], '+.2f')} {interval(gain['low'], gain['high'], '+.2f')}",
+        number(row["return_iqm"], form),
+        interval(row["return_low"], row["return_high"], form),
+        "-" if gain is None else f"{number(gain['value'], signed)} {interval(gain['low'], gain['high'], signed)}",
         number(heard and heard["accuracy"], ".3f"),
         number(heard and heard["cap"], ".3f") + (" VIOLATED" if heard and heard["verdict"] == "violated" else ""),
         number(audit and audit["lower_bound"]) + (" REFUTED" if refuted else ""),
@@ -92,7 +104,7 @@ def row_of(row: dict[str, Any]) -> tuple[str, ...]:
 def gap_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Where lines of symbols lose what their channel could carry, as text, in the order of `GAPS`."""
     rows, limits = [], limits_of(found)
-    told = limits["fixed"][-1]["return_mean"] if limits else None
+    told = limits["fixed"][-1]["return_mean"] if "fixed" in limits else None
     for row in (row for row in found["rows"] if row["gap"]):
         numbers = row["gap"] | {"told": told}
         shares = [number(numbers.get(name), ".3f" if name.startswith("right") else ".2f") for name in GAPS]
@@ -106,22 +118,35 @@ def limits_of(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The limits at the budgets as text, in the order of `LIMITS`."""
-    limits, budgets = limits_of(found), {float(row["epsilon"]) for row in found["rows"]}
-    at = {name: {point["epsilon"]: point["return_mean"] for point in points} for name, points in limits.items()}
+    """The limits of the task at the budgets as text."""
+    budgets = {float(row["epsilon"]) for row in found["rows"]}
+    at = {name: {point["epsilon"]: point["return_mean"] for point in line} for name, line in limits_of(found).items()}
     return [
-        (number(epsilon, ".4g"), *(number(at.get(name, {}).get(epsilon)) for name in LIMITS))
+        (number(epsilon, ".4g"), *(number(at[name].get(epsilon)) for name in at))
         for epsilon in sorted(budgets)
         if at and epsilon in at["bound"]
     ]
 
 
+def increments_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows whose budgets protect one increment; frontiers of version 0.1 have none."""
+    return [row for row in found["rows"] if row.get("covers") == "increment"]
+
+
+def increment_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """What budgets of one increment leave of an episode, as text."""
+    exact = ("exact_epsilon", "episode_epsilon")
+    return [(row["label"], *(number(row[name], ".4g") for name in exact)) for row in increments_of(found)]
+
+
 def tables(found: dict[str, Any]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    """Head and rows of each table: the teams, where symbols lose, and the limits; those without rows are left out."""
+    """Head and rows of each table: the teams, what an increment's budget is for an episode, where symbols lose, and the
+    limits; those without rows are left out."""
     every = [
         (HEAD, rows_of(found)),
+        (("protected: one increment", "exact ε of an increment", "exact ε of the episode"), increment_rows(found)),
         (("channel and schedule", "exact ε", *GAPS.values()), gap_rows(found)),
-        (("ε", *LIMITS.values()), limit_rows(found)),
+        (("ε", *(LIMITS[name] for name in limits_of(found))), limit_rows(found)),
     ]
     return [(head, rows) for head, rows in every if rows]
 
@@ -130,7 +155,7 @@ def scored(found: dict[str, Any]) -> str:
     """What returns are means over."""
     starts = f"{found['final_episodes']:,} common starts"
     if found.get("scored") == "all secrets":
-        return f"on {starts}, the mean over all secrets and, for one symbol an agent, over all that it may release"
+        return f"on {starts}, the mean over all secrets and, where these are few, over all that may be released"
     return f"on {starts} with one draw of secrets and noise each, which luck may lift above a limit"
 
 
@@ -216,7 +241,7 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
             level(axes, references["random"], "random", dash=":")
     scale_of_epsilon(axes, found)
     axes.set_ylabel("team return")
-    axes.set_title(f"{found['task']}: return against exact ε of an episode", fontsize=9)
+    axes.set_title(f"{found['task']}: return against exact ε", fontsize=9)
     return drawn
 
 
@@ -256,7 +281,8 @@ def scale_of_epsilon(axes: Axes, found: dict[str, Any]) -> None:
     axes.set_xlim(epsilons[0] / 2, epsilons[-1] * 2)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.set_xlabel("exact ε of a whole episode")
+    either = ", or of one increment where the line says so" if increments_of(found) else ""
+    axes.set_xlabel(f"exact ε of a whole episode{either}")
 
 
 def draw(picture: Canvas, found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -309,11 +335,12 @@ def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     """Put the tables and a link to the picture between the marks that a page has for the task."""
     text, begin, end = marks_of(page, found["task"])
     before, after = text[: text.index(begin)], text[text.index(end) :]
+    options = " ".join(f"{name}={value}" for name, value in found.get("task_options", {}).items())
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",
         f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, by the learner "
         f"`{found['recipe'].get('learner', RunConfig.learner)}`; scale `{found['scale']}`. Scored {scored(found)}. "
-        f"{found['reward_unit'].capitalize()}.",
+        f"{found['reward_unit'].capitalize()}." + (f" Options of the task: {options}." if options else ""),
         *(marked(head, rows) for head, rows in tables(found)),
     ]
     page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

@@ -31,7 +31,9 @@ def plot_streams(path: str, stream: streams.Stream, delta: float) -> None:
         for kind, dash, name in (("plain", "--", "plain noise"), ("root", "-", "noise correlated over time")):
             errors = [row["error"] for row in told if (row["reading"], row["kind"]) == (reading, kind)]
             axis.plot(grid, errors, colour + dash, label=f"neighbours differ in one {reading}, {name}")
-    axis.set(xscale="log", ylim=(0, 1), xlabel="exact ε", ylabel="mean squared error of following")
+    silence = float(stream.covariance.trace()) / stream.horizon
+    axis.axhline(silence, color="0.5", linewidth=1, label="nothing is sent")
+    axis.set(xscale="log", ylim=(0, 1.05 * silence), xlabel="exact ε", ylabel="mean squared error of following")
     axis.set_title(f"a stream of decay {stream.decay:g}, T = {stream.horizon}, δ = {delta:g}", fontsize=9)
     axis.legend(fontsize="small")
     figure.savefig(path, dpi=130)

@@ -70,7 +70,8 @@ def claim_row(entry: dict[str, Any]) -> list[str]:
     free = entry["epsilon"] == "inf"
     claim = "none" if free else "true" if entry["valid"] else "NOT TRUE"
     exact = [f"{float(entry[f'exact_epsilon_{unit}']):.4g}" for unit in ("message", "episode")]
-    return [entry["unit"], f"{entry['noise']:.4g}", claim, *exact, text("; ".join(entry["warnings"]))]
+    covers = entry.get("covers", entry["unit"])
+    return [covers, f"{entry['noise']:.4g}", claim, *exact, text("; ".join(entry["warnings"]))]
 
 
 def section_of(folder: Path) -> str:

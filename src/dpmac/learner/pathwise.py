@@ -27,6 +27,10 @@ SCORE_RATE = 0.05
 """Rate at which the score of a start follows what it earns."""
 LEAST_JITTER = 0.1
 """Share of the jitter that remains at the end of a run."""
+SHARE = 0.25
+"""What the symbols of an episode weigh beside its gradient in a private release, which clips the two together."""
+LEAST_USED = 0.01
+"""Private balance does not tell symbols apart that are used less often than this."""
 MOST_OUTCOMES = 81
 """Joint outcomes of a channel over which returns are averaged at most."""
 
@@ -39,6 +43,8 @@ class State(NamedTuple):
     """One for each agent."""
     scores: Array
     """(start,) what each start has earned of late; after the trial they stay as they are."""
+    usage: Array
+    """(start, agent, symbol) how often senders use symbols, as the last private update released it, or no symbols."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +97,8 @@ class Pathwise(Learner):
 
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
         teams = jax.vmap(lambda index: drawn_again(team, key, index))(jnp.arange(self.starts))
-        return State(teams, jax.vmap(jax.vmap(self.optimiser.init))(teams), jnp.zeros(self.starts))
+        usage = jnp.broadcast_to(self.even(team), (self.starts, *self.even(team).shape))
+        return State(teams, jax.vmap(jax.vmap(self.optimiser.init))(teams), jnp.zeros(self.starts), usage)
 
     @property
     def optimiser(self) -> Any:
@@ -111,7 +118,7 @@ class Pathwise(Learner):
             gradients, reports = jax.vmap(slope)(state.teams)
             teams, optimisers = jax.vmap(partial(self.step, clock))(state.teams, state.optimisers, gradients)
             scores = state.scores + SCORE_RATE * (reports["played_return"] - state.scores)
-            return State(teams, optimisers, scores), jax.tree.map(jnp.mean, reports)
+            return state._replace(teams=teams, optimisers=optimisers, scores=scores), jax.tree.map(jnp.mean, reports)
 
         def alone(state: State) -> tuple[State, dict[str, Array]]:
             best = jnp.argmax(state.scores)
@@ -121,22 +128,17 @@ class Pathwise(Learner):
             teams, optimisers = jax.tree.map(
                 lambda all, one: all.at[best].set(one), (state.teams, state.optimisers), after
             )
-            return State(teams, optimisers, state.scores), report
+            return state._replace(teams=teams, optimisers=optimisers), report
 
         if self.starts == 1:
             return alone(state)
         return jax.lax.cond(clock.steps < self.trial * clock.total, trial, alone, state)
 
     def without_leaks(self) -> "Pathwise":
-        return dataclasses.replace(self, starts=1, balance=0.0, expectation=0.0)
+        return dataclasses.replace(self, starts=1, expectation=0.0)
 
     def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
         require(self.starts == 1, "private training cannot choose between starts by what they earn: starts must be 1")
-        symbols = bool(team.channel.size and team.channel.host.alphabet)
-        require(
-            not (symbols and self.balance),
-            "private training cannot balance the symbols of a batch, which mixes episodes: balance must be 0",
-        )
         require(
             not self.expects(team),
             "private training plays each episode once, not for every outcome of the channel: expectation must be 0",
@@ -146,17 +148,30 @@ class Pathwise(Learner):
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
     ) -> tuple[State, dict[str, Array]]:
-        """One step along the noisy gradient of fresh episodes, of which each is played in the gradient itself."""
-        team, optimiser = pick((state.teams, state.optimisers), 0)
-        keys = jax.random.split(key, play.episodes)
+        """One step along the noisy gradient of fresh episodes, of which each is played in the gradient itself.
 
-        def gradient(team: Team, place: Array) -> Team:
-            return jax.grad(lambda team: self.sampled(play, noise, keys[place], 1, team)[0])(team)
+        The symbols of a batch mix its episodes, so they are balanced by how often each was used in the update before.
+        That is released beside the gradient, clipped and noised as one vector with it, and so costs nothing of its own.
+        A mean over more updates would lag behind, and then usage swings and drowns the code that is to be learned.
+        """
+        team, optimiser, usage = pick((state.teams, state.optimisers, state.usage), 0)
+        keys, even = jax.random.split(key, play.episodes), self.even(team)
 
-        found, report = private.release(gradient, team, jnp.ones(play.episodes, bool), play.episodes)
-        after = self.step(clock, team, optimiser, found)
-        teams, optimisers = jax.tree.map(lambda x: x[None], after)
-        return State(teams, optimisers, state.scores), report
+        def gradient(team: Team, place: Array) -> tuple[Team, Array]:
+            slope, used = jax.grad(partial(self.private_loss, play, noise, keys[place], usage), has_aux=True)(team)
+            return slope, SHARE * (used - even)
+
+        (found, beyond), report = private.release(gradient, team, jnp.ones(play.episodes, bool), play.episodes)
+        after = (*self.step(clock, team, optimiser, found), state.scores[0], even + beyond / SHARE)
+        return State(*jax.tree.map(lambda x: x[None], after)), report
+
+    def private_loss(
+        self, play: Rollout, noise: NoiseScale, key: Array, usage: Array, team: Team
+    ) -> tuple[Array, Array]:
+        """The loss of one episode, given the usage (agent, symbol) that was released, and its own usage."""
+        trace, loss, _ = self.played(play, noise, key, 1, team)
+        used = self.used(team, trace.raw)
+        return loss + self.balance * crowding(used, usage), used
 
     def step(self, clock: Clock, team: Team, optimiser: Any, gradient: Any) -> tuple[Team, Any]:
         """A team and its optimiser after one step along a gradient."""
@@ -177,16 +192,30 @@ class Pathwise(Learner):
         self, play: Rollout, noise: NoiseScale, key: Array, count: int, team: Team
     ) -> tuple[Array, dict[str, Array]]:
         """The loss over so many episodes, in each of which the channel releases what it happens to."""
-        trace = rollout(play.task, team, noise, key, count, relaxed=True, jitter=self.jitter_of(team))
-        loss, report = self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
+        trace, loss, report = self.played(play, noise, key, count, team)
         return loss - self.balance * self.spread(team, trace.raw), report
+
+    def played(
+        self, play: Rollout, noise: NoiseScale, key: Array, count: int, team: Team
+    ) -> tuple[Trace, Array, dict[str, Array]]:
+        """So many episodes, and the loss over them but for the balance of symbols."""
+        trace = rollout(play.task, team, noise, key, count, relaxed=True, jitter=self.jitter_of(team))
+        return trace, *self.loss(trace, jnp.mean(returns(trace.episode)), play.task.horizon)
 
     def spread(self, team: Team, raw: Array) -> Array:
         """The entropy of the symbols that a sender uses, from its scores (episode, time, agent, symbol)."""
-        if not (self.balance and team.channel.size and team.channel.host.alphabet):
-            return jnp.zeros(())
-        used = jnp.mean(jax.nn.softmax(raw), axis=(0, 1))
-        return jnp.mean(jnp.sum(jax.scipy.special.entr(used), axis=-1))
+        return jnp.mean(jnp.sum(jax.scipy.special.entr(self.used(team, raw)), axis=-1))
+
+    def used(self, team: Team, raw: Array) -> Array:
+        """How often senders use symbols (agent, symbol), as soft as their scores are; no symbols without a balance."""
+        even = self.even(team)
+        return jnp.mean(jax.nn.softmax(raw), axis=(0, 1)) if even.size else even
+
+    def even(self, team: Team) -> Array:
+        """Even usage (agent, symbol) of symbols that are balanced; none where nothing is, or silence is to be used
+        most."""
+        symbols = team.channel.size if self.balance and has_symbols(team) and not team.channel.host.whole else 0
+        return jnp.full((team.agents, symbols), 1 / max(symbols, 1))
 
     def expected(
         self, play: Rollout, noise: NoiseScale, key: Array, left: Array, team: Team
@@ -224,11 +253,22 @@ class Pathwise(Learner):
 
     def jitter_of(self, team: Team) -> float:
         """Gumbel noise on scores of symbols; vectors have none."""
-        return self.jitter if team.channel.size and team.channel.host.alphabet else 0.0
+        return self.jitter if has_symbols(team) else 0.0
 
     def expects(self, team: Team) -> bool:
         """Whether the return can be averaged over all that the channel may release in an episode."""
         return self.expectation > 0 and team.outcomes is not None and len(team.outcomes) <= MOST_OUTCOMES
+
+
+def has_symbols(team: Team) -> bool:
+    """Whether its messages are symbols of an alphabet."""
+    return bool(team.channel.size and team.channel.host.alphabet)
+
+
+def crowding(used: Array, usage: Array) -> Array:
+    """How far an episode uses (agent, symbol) what was used often before; its gradient is that of minus
+    the entropy where usage is its own."""
+    return jnp.mean(jnp.sum(used * jnp.log(jnp.clip(usage, LEAST_USED, 1.0)), axis=-1))
 
 
 def drawn_again(team: Team, key: Array, index: Array) -> Team:

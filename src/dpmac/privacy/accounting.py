@@ -2,9 +2,9 @@
 
 Everything follows from a `config.Release`. Neighbours are two inputs of one agent, which an adversary picks from the
 messages so far: before one message, or before every message of an episode (see `Release.neighbours` for the narrower
-relation of one transition). The cost is what the adversary learns who sees every released message; that recipients see
-fewer is no part of the claim. Costs are exact and rounded up; beyond 2,048 uses of symbols, and for senders that sample
-over several releases, they are bounds from the safe side.
+relations of one transition and of one increment). The cost is what the adversary learns who sees every released
+message; that recipients see fewer is no part of the claim. Costs are exact and rounded up; beyond 2,048 uses of
+symbols, and for senders that sample over several releases, they are bounds from the safe side.
 """
 
 import math

@@ -211,10 +211,13 @@ def canary(release: Release, size: int = 8, seed: int = 0) -> Canary:
 
     What leaves a sender here is the pair of its mechanism that no other is easier to tell apart than.
     """
-    channel, uses = release.channel, len(release.rates)
-    require(uses > 0, "nothing is released within the horizon")
-    first, second = mechanisms.of(channel).worst_case(uses, size, np.random.default_rng(seed))
-    direction = np.repeat((first - second)[:, None], channel.sent, axis=1)
+    channel, mechanism = release.channel, mechanisms.of(release.channel)
+    differ = len(release.rates)
+    require(differ > 0, "nothing is released within the horizon")
+    uses = release.horizon if mechanism.remembers else differ  # later messages tell of what differed before
+    first, second = mechanism.worst_case(uses, size, np.random.default_rng(seed))
+    second[differ:] = first[differ:]
+    direction = np.repeat(mechanism.encoded(first - second)[:, None], channel.sent, axis=1)
     return Canary(first, second, direction)
 
 

@@ -141,7 +141,10 @@ class Ledger:
         require(whole(agent, 0, most), f"agent must lie in 0..{most}, not {agent!r}")
         for release in releases:
             require(isinstance(release, Release), f"a ledger charges for a Release, not for {release!r}")
-            require(release.neighbours == "inputs", "a ledger charges for inputs, not for single transitions")
+            require(
+                release.neighbours == "inputs",
+                "a ledger charges for all inputs, not for single transitions or increments",
+            )
 
     def _cost(self, account: Counter[Release]) -> float:
         return _priced(frozenset(account.items()), self.delta)

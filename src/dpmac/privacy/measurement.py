@@ -83,19 +83,26 @@ class Measurement:
         require(whole(size, 0), f"size must be a whole number from 0, not {size!r}")
         require(whole(others, 0), f"others must be a whole number from 0, not {others!r}")
         self._account, self._agent, self._size, self._others = account, agent, size, others
-        self._price = dataclasses.replace(release, unit="message", neighbours="inputs")
         self._mechanism, self._entropy = mechanisms.of(channel), entropy or Entropy()
+        unit = "episode" if self._mechanism.whole else "message"
+        self._price = dataclasses.replace(release, unit=unit, neighbours="inputs")
         self._mechanism.check_noise(release.noise)
         self._step, self._process = release.horizon, os.getpid()
         self._noise: list[Any] = []
         self._recipients: list[np.ndarray] = []
         self._subsets: list[np.ndarray] = []
         self._history: list[np.ndarray] = []
+        self._out = np.zeros(size, np.float32)
 
     @property
     def cost(self) -> Release:
-        """What one release is charged as, all its copies together."""
+        """What one charge pays for: a release, all its copies together, or a whole episode (`Mechanism.whole`)."""
         return self._price
+
+    @property
+    def charges(self) -> int:
+        """Charges in an episode, at most."""
+        return 1 if self._mechanism.whole else sum(map(self.sends, range(self._price.horizon)))
 
     @property
     def step(self) -> int:
@@ -124,6 +131,7 @@ class Measurement:
             order = dict(zip(steps, self._entropy.order(len(steps), horizon), strict=True))
             self._subsets = [order[step][order[step] <= step][: channel.draws(step)] for step in steps[::-1]]
         self._history, self._step, self._process = [], 0, os.getpid()
+        self._out = np.zeros(self._size, np.float32)
 
     def release(self, step: int, message: np.ndarray, slot: float | None = None) -> Released | None:
         """Charge for, and then release, what the sender made (number,) at a step; None where nothing leaves.
@@ -145,21 +153,26 @@ class Measurement:
         return made
 
     def _tells(self, step: int) -> bool:
-        """Whether a release of this step depends on any input; one that draws no transition does not."""
-        channel = self._price.channel
-        return self.sends(step) and (not channel.sample_rate or channel.draws(step) > 0)
+        """Whether a step is charged: a release that draws no transition depends on no input, and where an episode is
+        one release the first step has paid for all."""
+        channel, paid = self._price.channel, self._mechanism.whole and step > 0
+        return self.sends(step) and not paid and (not channel.sample_rate or channel.draws(step) > 0)
 
     def _let_out(self, step: int, message: np.ndarray) -> Released | None:
         """What leaves; the noise that it takes is used up."""
         channel, noise = self._price.channel, self._price.noise
-        if channel.sample_rate:
+        if channel.sample_rate or self._mechanism.remembers:
             self._history.append(message)
         if not self.sends(step):
             return None
+        if self._mechanism.remembers:
+            before = np.zeros((self._price.horizon - len(self._history), self._size), np.float32)
+            message = np.concatenate([self._history[::-1], before])
         if channel.sample_rate:
             drawn = self._subsets.pop()
             message = np.mean([self._history[place] for place in drawn] or [np.zeros_like(message)], axis=0)
         copies = np.stack([self._mechanism.release(message, draws, noise) for draws in self._noise.pop()])
+        copies = self._out = self._mechanism.keeps(np, self._out, copies)
         shape = (max(self._others, len(copies)), self._size)
         return Released(np.broadcast_to(copies, shape), self._recipients.pop())
 

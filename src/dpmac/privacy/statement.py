@@ -3,15 +3,20 @@
 import dataclasses
 from typing import Any
 
-from dpmac.config import Budget, Channel, Release, Unit
+from dpmac.config import Budget, Channel, Release
 from dpmac.privacy import accounting, mechanisms, theorem
 
-NEIGHBOURS: dict[Unit, str] = {
+NEIGHBOURS = {
     "message": "two inputs of one agent for one single message, both picked by an adversary who has seen everything "
     "that was released before",
     "episode": "two inputs of one agent at every step of an episode, both picked by an adversary who has seen "
     "everything that was released before",
+    "increment": "two streams of one agent that differ in what one single step adds, picked by an adversary who has "
+    "seen everything that was released before, and who sees all messages of the episode; what a step adds is the part "
+    "of its observation that the task declares as its increment, and the sender is given nothing else; a change of the "
+    "increments of several steps is protected less",
 }
+"""By what a budget covers."""
 ABOUT = "agents deployed with this noise (dpmac.load); they draw it from the operating system for every message"
 SIMULATED = (
     "the run's own messages are simulated: their noise is float32, on the same grid, from a seed, and protects nothing "
@@ -36,7 +41,8 @@ def noise_scales(budget: Budget, channel: Channel, agents: int, horizon: int) ->
         )
     sender = dataclasses.replace(channel, place="sender")
     return tuple(
-        accounting.calibrate(sender, epsilon, budget.delta, horizon, budget.unit) for epsilon in budget.of(agents)
+        accounting.calibrate(sender, epsilon, budget.delta, horizon, budget.unit, budget.neighbours)
+        for epsilon in budget.of(agents)
     )
 
 
@@ -61,14 +67,16 @@ def entry(budget: Budget, channel: Channel, horizon: int, agent: int, noise: flo
     message, episode = (
         accounting.epsilon(Release(channel, noise, horizon, unit), budget.delta) for unit in ("message", "episode")
     )
-    exact = episode if budget.unit == "episode" else message
+    covered = Release(channel, noise, horizon, budget.unit, budget.neighbours)
+    exact = accounting.epsilon(covered, budget.delta)
     failed = failed_conditions(epsilon, budget, channel, horizon)
     return {
         "agent": agent,
         "epsilon": epsilon,
         "delta": budget.delta,
         "unit": budget.unit,
-        "neighbours": NEIGHBOURS[budget.unit],
+        "covers": budget.covers,
+        "neighbours": NEIGHBOURS[budget.covers],
         "accountant": budget.accountant,
         "mechanism": channel.mechanism,
         "noise": noise,
@@ -114,4 +122,6 @@ def warnings(
     if budget.unit == "message" and channel.uses(horizon) > 1:
         sees = f"an adversary sees {channel.uses(horizon)} messages an episode"
         found.append(f"epsilon is for one message; {sees}, together epsilon {episode:.4g}")
+    if budget.neighbours == "increment":
+        found.append(f"epsilon is for what one step adds; for what a whole episode adds up to, epsilon {episode:.4g}")
     return found

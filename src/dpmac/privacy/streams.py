@@ -4,14 +4,19 @@ A stream is s_t = ρ·s_{t−1} + u_t. Its increments u_t are vectors of norm C 
 most; in matrices s = A·u with A_tk = ρ^{t−k} for k ≤ t. A factorisation A = B·E releases v = E·u + z with independent
 noise z of deviation σ (Li et al. 2010; Denisov et al. 2022), and a receiver computes B·v = s + B·z: the stream plus
 noise that is correlated over time. The whole episode is one Gaussian vector, so its privacy loss is exactly that of one
-Gaussian mechanism with μ = d/σ, where d is the largest distance between E·u and E·u′ for neighbours u and u′:
+Gaussian mechanism with μ = d/σ, where d is the largest distance between E·u and E·u′ for neighbours u and u′. That
+inputs may be picked from what was released before changes nothing (docs/privacy-proofs.md):
 
     increment   u and u′ differ in one step's increment:   Δ times the largest norm of a column of E
     episode     they differ in all of them:                Δ times the norm of E·1, as no entry of E is negative
 
 Plain noise on the stream is the factorisation E = A, B = 1. The square root E = B = A^½ is a Toeplitz matrix as well
 (Fichtenberger, Henzinger and Upadhyay 2023). An increment is much less than an episode: what a stream drifts over many
-steps is not protected by a budget for one of them.
+steps is not protected by a budget for one of them. Two mechanisms of channels release so.
+
+How well a stream can be followed is worked out for Gaussian increments of variance 1 − ρ², from the first on: it begins
+near 0. What a cut takes away is counted. A first value of variance 1 would be an increment like the others, and mostly
+be cut.
 """
 
 import math
@@ -19,24 +24,28 @@ import typing
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpmac.config import check_choice, require
 from dpmac.privacy import loss
 from dpmac.privacy.accounting import SAFETY
 
 Reading = Literal["increment", "episode"]
-KINDS = ("plain", "root")
+KINDS = {"plain": 1.0, "root": 0.5}
+"""Factorisations, each by the power of A that is applied before the noise."""
 
 
 class Stream(NamedTuple):
-    """A stationary stream of variance 1 in each number whose increments are cut at a norm."""
+    """A stream of one number, of variance 1 in the long run, whose increments are cut."""
 
     decay: float = 0.98
     """ρ."""
     horizon: int = 25
     """T."""
-    cut: float = 2.0
+    cut: float = 1.0
     """C in standard deviations of an increment, which are √(1 − ρ²)."""
+    stationary: bool = False
+    """As if the first value had variance 1 and nothing were ever cut: no private release, but what is often shown."""
 
     @property
     def change(self) -> float:
@@ -45,10 +54,24 @@ class Stream(NamedTuple):
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of the stream (time, time) as if nothing were cut. The cut touches one increment in twenty, and the first
-        value, which is an increment too, more often: a stream that keeps to it begins near 0."""
-        steps = np.arange(self.horizon)
-        return self.decay ** np.abs(steps[:, None] - steps)
+        """Of the stream (time, time)."""
+        whole = toeplitz(self.decay ** np.arange(self.horizon))
+        return whole @ (self.variances[:, None] * whole.T)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Of increments (time,)."""
+        found = np.full(self.horizon, 1 - self.decay**2)
+        found[0] = 1.0 if self.stationary else found[0]
+        return found
+
+    @property
+    def cuts(self) -> tuple[float, float]:
+        """Of a cut increment, in units of the variance: its covariance with the increment, and its variance."""
+        if self.stationary:
+            return 1.0, 1.0
+        kept, density = 2 * float(ndtr(self.cut)) - 1, math.exp(-(self.cut**2) / 2) / math.sqrt(2 * math.pi)
+        return kept, kept - 2 * self.cut * density + self.cut**2 * (1 - kept)
 
     def check(self) -> None:
         require(0 <= self.decay < 1, f"decay must lie in [0, 1), not {self.decay}")
@@ -63,28 +86,23 @@ def toeplitz(column: np.ndarray) -> np.ndarray:
     return np.where(apart >= 0, column[np.maximum(apart, 0)], 0.0)
 
 
-def root(column: np.ndarray) -> np.ndarray:
-    """The first column (time,) of the lower triangular Toeplitz matrix whose square has this first column.
+def coefficients(power: float, decay: float, steps: int) -> np.ndarray:
+    """The first column (time,) of A^power: the series of (1 − ρx)^−power.
 
-    >>> root(np.ones(4))
+    >>> coefficients(0.5, 1.0, 4)
     array([1.    , 0.5   , 0.375 , 0.3125])
     """
-    found = np.zeros(len(column))
-    found[0] = math.sqrt(column[0])
-    for step in range(1, len(column)):
-        found[step] = (column[step] - found[1:step] @ found[step - 1 : 0 : -1]) / (2 * found[0])
-    return found
+    step = np.arange(1, steps)
+    return np.cumprod(np.r_[1.0, decay * (step - 1 + power) / step])
 
 
 def factors(kind: str, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
     """B and E (time, time): what a receiver multiplies by, and what the sender does."""
     stream.check()
     require(kind in KINDS, f"factorisations are {', '.join(KINDS)}, not {kind!r}")
-    column = stream.decay ** np.arange(stream.horizon)
-    if kind == "plain":
-        return np.eye(stream.horizon), toeplitz(column)
-    half = toeplitz(root(column))
-    return half, half
+    before = KINDS[kind]
+    back, sent = (toeplitz(coefficients(power, stream.decay, stream.horizon)) for power in (1 - before, before))
+    return back, sent
 
 
 def distance(kind: str, stream: Stream, reading: Reading) -> float:
@@ -99,7 +117,7 @@ def calibrate(kind: str, stream: Stream, reading: Reading, epsilon: float, delta
     """The σ of the noise z at which an episode keeps (ε, δ) under a reading.
 
     >>> [round(calibrate(kind, Stream(), "increment", 3.0, 1e-4), 2) for kind in KINDS]
-    [3.9, 1.33]
+    [1.95, 0.66]
     """
     return distance(kind, stream, reading) / loss.mu_of(epsilon, delta) * (1 + SAFETY)
 
@@ -122,24 +140,23 @@ def event(kind: str, stream: Stream, reading: Reading, sigma: float) -> Any:
 
 
 def release(kind: str, stream: Stream, increments: np.ndarray, sigma: float, rng: np.random.Generator) -> np.ndarray:
-    """v (…, time, number) for increments (…, time, number), which are cut here. Simulated: float noise from a seed."""
+    """v (…, time) for increments (…, time), which are cut here. Simulated: float noise from a seed."""
     most = stream.change / 2
-    norm = np.linalg.norm(increments, axis=-1, keepdims=True)
-    cut = increments * (most / np.maximum(norm, most))
-    return factors(kind, stream)[1] @ cut + sigma * rng.standard_normal(increments.shape)
+    sent = np.clip(increments, -most, most) @ factors(kind, stream)[1].T
+    return sent + sigma * rng.standard_normal(increments.shape)
 
 
 def filtering_errors(kind: str, stream: Stream, sigma: float) -> np.ndarray:
-    """Mean squared error (time,) of the best linear estimate of s_t from everything released up to t, in each number;
-    1 without any release. For Gaussian streams no estimate is better."""
-    back, _ = factors(kind, stream)
-    prior = stream.covariance
-    heard = prior + sigma**2 * back @ back.T  # B is triangular: B·v up to t tells as much as v up to t
-    errors = []
-    for count in range(1, stream.horizon + 1):
-        row = prior[count - 1, :count]
-        errors.append(1 - row @ np.linalg.solve(heard[:count, :count], row))
-    return np.array(errors)
+    """Mean squared error (time,) of the best linear estimate of s_t from everything released up to t."""
+    back, sent = factors(kind, stream)
+    along, variance = stream.cuts
+    spread = stream.variances[:, None] * sent.T
+    heard = variance * sent @ spread + sigma**2 * np.eye(stream.horizon)
+    told, errors = along * back @ sent @ spread, np.diag(stream.covariance).copy()
+    for last in range(stream.horizon):
+        row = told[last, : last + 1]
+        errors[last] -= row @ np.linalg.solve(heard[: last + 1, : last + 1], row)
+    return errors
 
 
 def rows(stream: Stream, epsilon_: float, delta: float) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def summary(folder: Path, unit: str, step: int, scores: Sequence[dict[str, Any]]
                 "returns": returns,
                 "valid": all(entry["valid"] for entry in entries),
                 "exact_epsilon_episode": max((float(e["exact_epsilon_episode"]) for e in entries), default=0.0),
-                "unit": entries[0]["unit"] if entries else None,
+                "unit": entries[0].get("covers", entries[0]["unit"]) if entries else None,
             }
         )
     episodes = scores[0]["episodes"] if scores else 0

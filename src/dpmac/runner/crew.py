@@ -139,7 +139,7 @@ class Crew(abc.ABC):
 
         A job of bad input, or one whose processes died too often, is named when all others are done.
         """
-        began, stop = time.monotonic(), out / f".stop-{secrets.token_hex(4)}"
+        watch, stop = schedule.Watch(), out / f".stop-{secrets.token_hex(4)}"
         (out / "runs").mkdir(parents=True, exist_ok=True)
         plain = dataclasses.replace(options, time_limit=math.inf, after_each=nothing)
         order = sorted(range(len(jobs)), key=lambda index: -jobs[index].work)
@@ -149,8 +149,7 @@ class Crew(abc.ABC):
 
         def status(index: int, piece: Progress, trained: bool) -> Status:
             share = sum(job.work * part for job, part in zip(jobs, shares, strict=True)) / total
-            seconds = time.monotonic() - began
-            return Status(jobs[index], index, len(jobs), piece, share, seconds, seconds * (1 - share) / share, trained)
+            return Status(jobs[index], index, len(jobs), piece, share, *watch.read(share), trained)
 
         try:
             while pending:
@@ -174,7 +173,7 @@ class Crew(abc.ABC):
                     if piece is not None and shown[index] != (piece.step, len(piece.rows)):
                         shares[index], shown[index] = part, (piece.step, len(piece.rows))
                         yield status(index, piece, False)
-                if time.monotonic() - began >= options.time_limit:
+                if time.monotonic() - watch.began >= options.time_limit:
                     stop.touch()
             if failures:
                 raise failures[0]

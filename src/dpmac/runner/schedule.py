@@ -70,10 +70,24 @@ class Status(NamedTuple):
     share: float
     """Of the work that was still to be done when this session began."""
     seconds: float
-    left: float
-    """Seconds, as far as can be told."""
+    left: float | None
+    """Seconds, once two evaluations tell how fast it goes; compilation before the first is left out."""
     trained: bool
     """Whether the job is trained to its end."""
+
+
+class Watch:
+    """Measures how long the work took so far, and estimates the rest."""
+
+    def __init__(self) -> None:
+        self.began, self.first = time.monotonic(), (0.0, 0.0)
+
+    def read(self, share: float) -> tuple[float, float | None]:
+        """Seconds that have passed, and that are left after this share of the work."""
+        seconds = time.monotonic() - self.began
+        self.first = self.first if any(self.first) else (seconds, share)
+        then, before = self.first
+        return seconds, (seconds - then) * (1 - share) / (share - before) if share > before else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,14 +258,14 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
 
     Whoever plans and works holds `store.locked(out)` from before the one to after the other.
     """
-    began = time.monotonic()
+    watch = Watch()
     compilers = options.compilers or devices.half_of_the_cores()
     (out / "runs").mkdir(parents=True, exist_ok=True)
     total = sum(job.work for job in jobs)
     done, endings, pieces = 0.0, [], None
 
     def left() -> float:
-        return options.time_limit - (time.monotonic() - began)
+        return options.time_limit - (time.monotonic() - watch.began)
 
     def end(job: Job, facts: dict[str, Any], scorers: Future[None]) -> None:
         with contextlib.suppress(CancelledError):  # the time is up: `finish` compiles them
@@ -274,9 +288,8 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                     trained += piece.seconds
                     part = (piece.group + piece.step / piece.steps) / piece.groups
                     share = (done + job.work * part) / total
-                    seconds = time.monotonic() - began
                     last = piece.step == piece.steps and piece.group == piece.groups - 1
-                    yield Status(job, index, len(jobs), piece, share, seconds, seconds * (1 - share) / share, last)
+                    yield Status(job, index, len(jobs), piece, share, *watch.read(share), last)
                     if left() <= 0 and piece.step < piece.steps:
                         return
                 done += job.work

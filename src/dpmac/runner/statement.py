@@ -102,6 +102,7 @@ def same_claims(found: Any, wanted: list[dict[str, Any]]) -> bool:
         and all(
             same_value(one[name], right[name]) for one, right in zip(found, wanted, strict=True) for name in CLAIMED
         )
+        and all(one.get("covers", one["unit"]) == right["covers"] for one, right in zip(found, wanted, strict=True))
     )
 
 

@@ -61,6 +61,8 @@ Space = Mapping[str, tuple[Any, ...] | Range]
 
 SECTIONS = {"networks": NetworkConfig, "training": Training, "channel": Channel, "private": PrivateTraining}
 """Parts of a configuration whose fields are settings; the learner's own come after them."""
+ANNEALING = ("anneal_from", "anneal_share")
+"""Settings that belong to no part."""
 
 
 LONGEST = 100
@@ -69,7 +71,7 @@ LONGEST = 100
 
 def kinds_of(learner: str) -> dict[str, Any]:
     """Every setting that a sweep may vary, with its type."""
-    found = {"method": str, "budget": str, **plugins.options(learners.find(learner))}
+    found = {"method": str, "budget": str, **dict.fromkeys(ANNEALING, float), **plugins.options(learners.find(learner))}
     return found | {name: kind for cls in SECTIONS.values() for name, kind in plugins.options(cls).items()}
 
 
@@ -107,7 +109,13 @@ def configured(base: RunConfig, point: Point) -> RunConfig:
         )
         for section, cls in SECTIONS.items()
     }
-    elsewhere = {"method", "budget", *(item.name for cls in SECTIONS.values() for item in dataclasses.fields(cls))}
+    parts |= {name: point[name] for name in ANNEALING if name in point}
+    elsewhere = {
+        "method",
+        "budget",
+        *ANNEALING,
+        *(item.name for cls in SECTIONS.values() for item in dataclasses.fields(cls)),
+    }
     options = {name: value for name, value in point.items() if name not in elsewhere}
     budgets = (budget_of(point["budget"]),) if "budget" in point else base.budgets
     return dataclasses.replace(

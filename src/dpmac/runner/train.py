@@ -112,8 +112,9 @@ class Program:
     @property
     def shape(self) -> TaskShape:
         """The sizes of the task that a team is built for."""
-        task = self.task
-        return TaskShape(task.agents, task.observation_size, task.actions, task.horizon, abilities(task).continuous)
+        task, known = self.task, abilities(self.task)
+        sizes = (task.agents, task.observation_size, task.actions, task.horizon)
+        return TaskShape(*sizes, known.continuous, known.increments)
 
     def team(self, key: Array) -> Team:
         """A freshly initialised team."""

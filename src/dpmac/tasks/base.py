@@ -117,6 +117,11 @@ class Abilities(NamedTuple):
     """
     secret_dimensions: int = 2
     """Of the space in which lies what secrets stand for, for the number of symbols that pays at a budget."""
+    increments: tuple[int, ...] = ()
+    """Places in an observation that hold what its step alone adds to a secret stream s_t = ρ·s_{t−1} + u_t: a change of
+    one u_t changes them at step t and at no other, whatever the agents do."""
+    decay: float = 1.0
+    """ρ of that stream."""
     paper_batch: int = 128
     """Episodes in a minibatch of the paper."""
 
@@ -173,8 +178,10 @@ REGISTRY: dict[str, str | type] = {
     "pp": "dpmac.tasks.pp:PP",
     "midway": "dpmac.tasks.midway:Midway",
     "speaker-listener": "dpmac.tasks.speaker_listener:SpeakerListener",
+    "traffic-junction": "dpmac.tasks.traffic_junction:TrafficJunction",
     "place": "dpmac.tasks.place:Place",
     "drift": "dpmac.tasks.drift:Drift",
+    "alarm": "dpmac.tasks.alarm:Alarm",
     "probe-value": "dpmac.tasks.probes:ProbeValue",
     "probe-memory": "dpmac.tasks.probes:ProbeMemory",
     "probe-listen": "dpmac.tasks.probes:ProbeListen",

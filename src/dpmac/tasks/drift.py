@@ -19,6 +19,8 @@ CUT = 2.0
 class DriftState(NamedTuple):
     path: jax.Array
     """(time + 1, agent): what each agent sees, from the first step to the end; nobody sees what lies ahead."""
+    added: jax.Array
+    """(time + 1, agent): what each step adds, the first value to begin with."""
     time: jax.Array
     pointed: jax.Array
     """Where each agent has pointed last (agent,)."""
@@ -35,12 +37,15 @@ class Drift:
     """ρ: how much of the stream is left after a step."""
     spots: int = 9
     """Places that can be pointed at, evenly over [−2, 2]."""
+    start: float = 1.0
+    """Standard deviation of the first value, before it is cut; 0: all streams begin at 0, as everybody knows."""
     horizon: int = 25
 
     name: ClassVar[str] = "drift"
     differentiable: ClassVar[bool] = True
     secret_dimensions: ClassVar[int] = 1
-    observation_size: ClassVar[int] = 2
+    observation_size: ClassVar[int] = 3
+    increments: ClassVar[tuple[int, ...]] = (2,)
     reward_unit: ClassVar[str] = "mean over agents of minus the mean squared distance from where one points"
     observers: ClassVar[Mapping[str, str]] = {
         "stream": "Only the agent itself observes its stream. Where the next agent points, once informed, reveals it "
@@ -51,6 +56,7 @@ class Drift:
         check_count("agents", self.agents, 2, 256)
         require(0 <= self.decay < 1, f"decay must lie in [0, 1), not {self.decay}")
         check_count("spots", self.spots, 2, 1024)
+        require(0 <= self.start <= 1, f"start must lie in [0, 1], not {self.start}")
         check_count("horizon", self.horizon, 1, 10_000)
 
     @property
@@ -59,19 +65,19 @@ class Drift:
 
     def reset(self, key: jax.Array) -> DriftState:
         drawn = jnp.clip(jax.random.normal(key, (self.horizon + 1, self.agents)), -CUT, CUT)
-        scale = (1 - self.decay**2) ** 0.5
+        added = jnp.concatenate([self.start * drawn[:1], (1 - self.decay**2) ** 0.5 * drawn[1:]])
 
         def move(now: jax.Array, increment: jax.Array) -> tuple[jax.Array, jax.Array]:
-            now = self.decay * now + scale * increment
+            now = self.decay * now + increment
             return now, now
 
-        _, rest = jax.lax.scan(move, drawn[0], drawn[1:])
-        return DriftState(jnp.concatenate([drawn[:1], rest]), jnp.zeros((), jnp.int32), jnp.zeros(self.agents))
+        _, path = jax.lax.scan(move, jnp.zeros(self.agents), added)
+        return DriftState(path, added, jnp.zeros((), jnp.int32), jnp.zeros(self.agents))
 
     def observe(self, state: DriftState) -> jax.Array:
-        """Where the own stream stands, and the share of the episode that is over."""
+        """Where the own stream stands, the share of the episode that is over, and what this step has added."""
         gone = jnp.broadcast_to(state.time / self.horizon, (self.agents,))
-        return jnp.stack([state.path[state.time], gone], axis=-1).astype(jnp.float32)
+        return jnp.stack([state.path[state.time], gone, state.added[state.time]], axis=-1).astype(jnp.float32)
 
     def sought(self, state: DriftState) -> jax.Array:
         """(agent,) where the stream of the agent before stands."""
@@ -82,7 +88,7 @@ class Drift:
         spots = jnp.linspace(-REACH, REACH, self.spots)
         pointed = actions @ spots if actions.ndim == 2 else spots[actions]
         rewards = -((pointed - self.sought(state)) ** 2) / self.horizon
-        return DriftState(state.path, state.time + 1, pointed), rewards
+        return state._replace(time=state.time + 1, pointed=pointed), rewards
 
     def scripted(self, state: DriftState) -> jax.Array:
         """The spot nearest to where the stream stands."""

@@ -136,7 +136,10 @@ class JaxMarl:
 
     @property
     def observers(self) -> Mapping[str, str]:
-        outside = "in an environment from outside, it is not known who else observes what an agent observes"
+        outside = (
+            "in an environment from outside, it is not known who else observes what an agent observes, and what it "
+            "does may show it to whoever sees it"
+        )
         if not self.secret:
             return {"everything": outside}
         name, places = declared(self.secret)
@@ -212,6 +215,8 @@ class JaxMarl:
         while hasattr(inside, "state"):
             inside = inside.state
         found = next((getattr(inside, name) for name in PLACES if hasattr(inside, name)), None)
+        if hasattr(getattr(inside, "agents", None), "pos"):  # rows of a grid are counted downwards
+            found = np.stack([inside.agents.pos.x, -inside.agents.pos.y], axis=-1)
         places = np.asarray(found if found is not None else [(i, 0) for i in range(self.agents)], float)
         size = 0.03 * max(float(np.ptp(places)), 1.0)
         bodies = [Body(x, y, size, (0.35, 0.55, 0.85), f"{i}") for i, (x, y) in enumerate(places.tolist())]
@@ -264,6 +269,7 @@ def build(source: str, settings: tuple[tuple[str, Any], ...]) -> Any:
             import jaxmarl
             from jaxmarl.environments import MultiAgentEnv
             from jaxmarl.environments.overcooked import overcooked_layouts
+            from jaxmarl.environments.overcooked_v2.layouts import overcooked_v2_layouts
             from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
             from jaxmarl.registration import registered_envs
     except ImportError as error:
@@ -271,7 +277,8 @@ def build(source: str, settings: tuple[tuple[str, Any], ...]) -> Any:
     allowed = f"allowed are {', '.join(registered_envs)}"
     require(source in registered_envs, f"JaxMARL has no environment {source!r}; {allowed}")
     given = dict(settings)
-    tables = {"scenario": MAP_NAME_TO_SCENARIO} | ({"layout": overcooked_layouts} if source == "overcooked" else {})
+    layouts = {"overcooked": overcooked_layouts, "overcooked_v2": overcooked_v2_layouts}.get(source)
+    tables = {"scenario": MAP_NAME_TO_SCENARIO} | ({"layout": layouts} if layouts else {})
     for option in given.keys() & tables.keys():
         table = tables[option]
         require(given[option] in table, f"{source}: {option} must be one of {', '.join(table)}, not {given[option]!r}")

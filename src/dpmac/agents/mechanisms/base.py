@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from dpmac.config import Channel
@@ -78,12 +79,43 @@ class Mechanism(eqx.Module):
         raise NotImplementedError
 
     def release(self, message: Array, draws: Any, scale: NoiseScale) -> Array:
-        """What leaves the agent (size,), for what its sender produced (size,)."""
+        """What leaves the agent (size,), for what its sender produced (size,); where the mechanism remembers, for all
+        that it has produced (time, size), newest first."""
         raise NotImplementedError
+
+    def held(self, released: Array) -> Array:
+        """What is out (use, …, size) after each release of an episode, for what its slots released by themselves."""
+        if type(self.host).keeps is base.Mechanism.keeps:
+            return released
+
+        def keep(last: Array, now: Array) -> tuple[Array, Array]:
+            last = self.host.keeps(jnp, last, now)
+            return last, last
+
+        return jax.lax.scan(keep, jnp.zeros_like(released[0]), released)[1]
+
+    def windows(self, messages: Array) -> Array:
+        """What releases and decoding take at each of an episode's uses (use, …, size): messages as they are, or where
+        the mechanism remembers with all before them (use, …, use, size), newest first, and zeros beyond the first."""
+        if not self.host.remembers:
+            return messages
+        uses = np.arange(len(messages))
+        back = uses[:, None] - uses
+        there = (back >= 0).reshape(*back.shape, *(1,) * (messages.ndim - 1))
+        return jnp.moveaxis(jnp.where(there, messages[np.maximum(back, 0)], 0.0), 1, -2)
 
     def decode(self, released: Array, scale: NoiseScale) -> Array:
         """What a receiver that knows the channel makes of a released message (size,)."""
         raise NotImplementedError
+
+    def heard(self, released: Array, scale: NoiseScale, aware: bool) -> Array:
+        """What a receiver takes in (size,) of a released message: decoded where it is aware of the noise scale.
+
+        Where the mechanism remembers, all releases so far are decoded (time, size), if unaware as if free of noise.
+        """
+        if self.host.remembers and not aware:
+            return self.decode(released, scale._replace(value=jnp.zeros_like(scale.value)))
+        return self.decode(released, scale) if aware else released
 
     def noiseless(self, draws: Any, scale: NoiseScale) -> tuple[Any, NoiseScale]:
         """Randomness and scale under which the channel does everything but add noise."""

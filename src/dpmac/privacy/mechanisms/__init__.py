@@ -20,6 +20,9 @@ BUILT_IN = {
     "response": "dpmac.privacy.mechanisms.response:Response",
     "code": "dpmac.privacy.mechanisms.code:Code",
     "subset": "dpmac.privacy.mechanisms.subset:Subset",
+    "timed": "dpmac.privacy.mechanisms.timed:Timed",
+    "correlated": "dpmac.privacy.mechanisms.correlated:Correlated",
+    "sums": "dpmac.privacy.mechanisms.correlated:Sums",
 }
 """Names of mechanisms; imported when asked for."""
 

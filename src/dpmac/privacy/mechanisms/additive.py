@@ -97,16 +97,24 @@ class Additive(Mechanism):
     def pool(self, release: Release) -> tuple[Shift, float]:
         """Squares of shifts in standard deviations add up."""
         shift = self.width() / release.noise * (1 + self.discreteness(release.noise))
-        return Shift(), len(release.rates) * shift * shift if release.rates else 0.0  # may be infinite
+        return Shift(), self.squares(release) * shift * shift if release.rates else 0.0  # may be infinite
+
+    def squares(self, release: Release) -> float:
+        """The squared L2 distance between what neighbours release in the unit before the noise, in squared `width`s."""
+        return len(release.rates)
+
+    def extent(self) -> float:
+        """How long a message before the noise may be, for which the grid must have room."""
+        return self.channel.clip_norm
 
     def discreteness(self, noise: float) -> float:
         """Share of μ that discrete noise costs more than continuous one: σ/√(σ² − 3) ≤ 1 + 2/σ² from σ = 8 steps on,
         and no agent is deployed with fewer than 64."""
-        steps = noise / 2.0 ** max(exponent_of(noise) - 20, exponent_of(self.channel.clip_norm) - 24)
+        steps = noise / 2.0 ** max(exponent_of(noise) - 20, exponent_of(self.extent()) - 24)
         return 2 / steps**2 if steps >= 8 else 0.0
 
     def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
-        return self.width() * math.sqrt(len(plain.rates)) / losses.mu_of(epsilon, delta) * (1 + SAFETY)
+        return self.width() * math.sqrt(self.squares(plain)) / losses.mu_of(epsilon, delta) * (1 + SAFETY)
 
     def event(self, release: Release) -> Any:
         """Uses and copies of a Gaussian event with the noise multiplier σ/Δ."""
@@ -228,7 +236,7 @@ class Additive(Mechanism):
 
     def deviation(self, noise: float) -> float:
         """σ in steps of its grid, exactly: the grid is a power of two."""
-        return noise / 2.0 ** grid_exponent(self.channel.clip_norm, noise) if noise else 0.0
+        return noise / 2.0 ** grid_exponent(self.extent(), noise) if noise else 0.0
 
     def valid(self, released: np.ndarray, noise: float) -> bool:
         """Finite and on the grid; without noise, finite."""
@@ -238,13 +246,13 @@ class Additive(Mechanism):
         return bool((steps == np.rint(steps)).all())
 
     def radius(self) -> float:
-        """The largest norm of a message before the noise."""
+        """The largest norm of what is clipped."""
         return self.channel.clip_norm
 
     def parameters(self, noise: float, /) -> Grid:
         if noise == 0:
             return Grid(*np.zeros(4, np.float32))
-        step = 2.0 ** grid_exponent(self.channel.clip_norm, noise)
+        step = 2.0 ** grid_exponent(self.extent(), noise)
         reach = self.radius() / step * (1 - MARGIN)
         return Grid(*(np.float32(value) for value in (step, 1 / step, noise / step, reach)))
 

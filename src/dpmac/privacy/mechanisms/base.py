@@ -45,8 +45,13 @@ class Mechanism(ABC):
     """Whether `clip_norm` matters to it."""
     alphabet: ClassVar[bool] = False
     """Whether senders give scores of k symbols, of which the message is one."""
+    remembers: ClassVar[bool] = False
+    """Whether a release is made from all messages of the episode so far (time, number), newest first, rather than from
+    the current one (number,); receivers then decode all releases so far, in the same order."""
     one_symbol: ClassVar[bool] = False
     """Whether what is released is one of these symbols, one-hot."""
+    whole: ClassVar[bool] = False
+    """Whether an episode's messages are one release, paid for with the first of them."""
     paper: ClassVar[bool] = False
     """Whether the paper's formula knows it."""
     released_as: ClassVar[str]
@@ -156,6 +161,10 @@ class Mechanism(ABC):
     def worst_case(self, uses: int, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Two inputs (use, feature) that no other pair is easier to tell apart than, before clipping or choosing."""
 
+    def encoded(self, messages: np.ndarray) -> np.ndarray:
+        """What is released before the noise (use, feature) for what a sender makes (use, feature), if nobody clips."""
+        return messages
+
     def audit(
         self,
         sample: audit.Sampler,
@@ -201,14 +210,19 @@ class Mechanism(ABC):
 
     @abstractmethod
     def released(self, xp: Any, message: Any, draws: Any, parameters: Any) -> Any:
-        """What leaves (number,) for what a sender made (number,), in float32.
+        """What leaves (number,) for what a sender made (number,), or (time, number) where the mechanism remembers, in
+        float32.
 
         A pure function that both sides share: `xp` is NumPy or its twin. It uses operations alone that are exact, or
         rounded in one way, and no branch or read that depends on data.
         """
 
+    def keeps(self, xp: Any, last: Any, now: Any) -> Any:
+        """What is out (…, number) after a release `now`, where `last` was out before it: by default the new one."""
+        return now
+
     def release(self, message: np.ndarray, draws: Any, noise: float) -> np.ndarray:
-        """What leaves a deployed agent (number,) for what its sender made (number,)."""
+        """What leaves a deployed agent (number,) for what its sender made, as `released` takes it."""
         with np.errstate(over="ignore"):
             return self.released(np, np.asarray(message, np.float32), draws, self.parameters(noise))
 
@@ -221,8 +235,9 @@ class Mechanism(ABC):
 
 
 def finite(xp: Any, message: Any) -> Any:
-    """A message (number,) as it is, or zeros where any number of it is not finite."""
-    return xp.where(xp.sum(xp.isfinite(message)) == message.size, message, xp.zeros_like(message))
+    """A message (…, number) as it is, or zeros where any number of it is not finite."""
+    count = xp.sum(xp.isfinite(message), axis=-1, keepdims=True)
+    return xp.where(count == message.shape[-1], message, xp.zeros_like(message))
 
 
 def one_hot(xp: Any, index: Any, count: int) -> Any:

@@ -74,8 +74,8 @@ class Channel:
     """gaussian: a vector of at most `clip_norm`, plus noise. response: one of `symbols` integers through randomised
     response. code: one of `symbols` points of a code book whose diameter is at most 2·`clip_norm`, plus noise.
     correlated and sums: running sums of vectors of at most `clip_norm`, with noise that is correlated over time, or
-    independent. Or `package.module:Class`. `privacy.mechanisms` has the classes; they check what is special about
-    each."""
+    independent. timed: one symbol an episode, when the sender wants. Or `package.module:Class`. `privacy.mechanisms`
+    has the classes; they check what is special about each."""
     clip_norm: float = 0.5
     """C, the largest L2 norm of a message before the noise; two messages differ by at most Δ = 2C."""
     symbols: int = 3
@@ -117,7 +117,7 @@ class Channel:
         require(0 <= self.stream_decay <= 1, f"stream_decay must lie in [0, 1], not {self.stream_decay}")
         require(
             not self.increments or (self.sample_rate == 0 and self.rounds == 1),
-            "senders of increments speak once a step, of that step alone: sample_rate must be 0 and rounds 1",
+            "senders of increments send one message a step, from that step alone: sample_rate must be 0 and rounds 1",
         )
 
     @property

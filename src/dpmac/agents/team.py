@@ -465,11 +465,14 @@ def make_team(
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None
     if channel.increments:
-        require(len(shape.increments) > 0, "this task does not declare what of its observations is a step's increment")
+        require(
+            len(shape.increments) > 0,
+            "this task does not declare which part of an observation is the increment of its step",
+        )
         require(
             not (kind.sequential or protocol.past),
-            f"method {method} speaks from what its agent remembers, and one increment would enter many messages; a "
-            "claim for an increment needs senders that speak from their step alone",
+            f"the sender of method {method} remembers earlier steps, so one increment would enter many messages; a "
+            "claim for an increment needs senders that use only their step",
         )
 
     actor = Actor(

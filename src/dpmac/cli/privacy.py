@@ -441,7 +441,7 @@ class StreamOptions:
     horizon: int = 25
     """T, steps of an episode."""
     cut: float = 1.0
-    """Where increments are cut, in their standard deviations."""
+    """Bound at which increments are cut, in their standard deviations."""
     plot: str = ""
     """Also draw the errors over ε into this file (.png, .svg or .pdf)."""
     json: bool = False

@@ -20,9 +20,9 @@ class AlarmState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Alarm:
-    """The secret is a moment: any step of the episode is as likely. An agent sees from then on that it has begun, which
-    a message can tell the next agent one step later. In every step an agent is at its post (action 1) or not, and is
-    right where it is there exactly if the message could have told it so."""
+    """The secret is a moment. All steps of the episode are equally likely. From then on an agent sees that it has
+    begun. A message can tell the next agent one step later. In every step an agent is at its post (action 1) or not. It
+    is right if it is there exactly from the step at which a message could have told it."""
 
     agents: int = 2
     horizon: int = 12
@@ -33,8 +33,8 @@ class Alarm:
     observation_size: ClassVar[int] = 2
     reward_unit: ClassVar[str] = "mean over agents of the share of steps in which it was right"
     observers: ClassVar[Mapping[str, str]] = {
-        "beginning": "What begins is observed by one agent alone, from then on; when the next agent goes to its post "
-        "shows the moment to whoever sees that agent.",
+        "beginning": "Only one agent observes that something has begun, from that moment on. The step at which the "
+        "next agent goes to its post reveals the moment to anyone who sees that agent.",
     }
 
     def __post_init__(self) -> None:

@@ -38,7 +38,7 @@ class Drift:
     spots: int = 9
     """Places that can be pointed at, evenly over [−2, 2]."""
     start: float = 1.0
-    """Standard deviation of the first value, before it is cut; 0: all streams begin at 0, as everybody knows."""
+    """Standard deviation of the first value, before it is cut. 0: all streams start at 0, and all agents know it."""
     horizon: int = 25
 
     name: ClassVar[str] = "drift"

@@ -137,8 +137,8 @@ class JaxMarl:
     @property
     def observers(self) -> Mapping[str, str]:
         outside = (
-            "in an environment from outside, it is not known who else observes what an agent observes, and what it "
-            "does may show it to whoever sees it"
+            "in an environment from outside, dpmac does not know who else observes what an agent observes; what an "
+            "agent does may show it to anyone who sees the agent"
         )
         if not self.secret:
             return {"everything": outside}

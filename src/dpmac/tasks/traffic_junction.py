@@ -62,13 +62,13 @@ class TrafficJunction:
     agents: int = 4
     """Cars, each from an arm of its own."""
     arrivals: int = 8
-    """First steps at which a car may arrive, all as likely. A car knows nothing before."""
+    """Number of first steps at which a car may arrive, all equally likely. A car knows nothing before."""
     arm: int = 3
     """Cells of a road before and behind the junction."""
     crash: float = 10.0
-    """What a step in a cell with others costs a car."""
+    """Cost of a step in a cell with other cars."""
     wait: float = 0.01
-    """What a step costs a car, times the steps since it arrived."""
+    """Cost of a step for each step since the car arrived."""
     horizon: int = 20
 
     name: ClassVar[str] = "traffic-junction"
@@ -77,8 +77,8 @@ class TrafficJunction:
     symbols: ClassVar[int] = ROUTES
     reward_unit: ClassVar[str] = "mean over cars of minus what collisions and time cost"
     observers: ClassVar[Mapping[str, str]] = {
-        "route": "The route of a car is observed by that car alone, from its arrival on; where it drives shows it to "
-        "whoever sees the junction, and when others brake shows that they have been told.",
+        "route": "Only the car itself observes its route, from its arrival on. Where it drives reveals it to anyone "
+        "who sees the junction. When others brake reveals that they are informed.",
     }
 
     def __post_init__(self) -> None:

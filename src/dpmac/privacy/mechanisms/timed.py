@@ -1,10 +1,10 @@
 """Randomised response on when to speak: silence is one of the symbols, at every slot of an episode.
 
-An agent says one thing an episode, when it wants to: which of k − 1 words it says and in which of n slots, or that it
-never speaks, is one of N = n·(k − 1) + 1 outcomes. N-ary randomised response on that outcome can be played as the
-episode goes: with probability f the outcome is drawn before it begins, uniformly, and otherwise the first word that the
-sender chooses leaves. Every slot tells nothing that depends on later inputs. The whole episode costs one use,
-ε = log(1 + (1 − f)·N/f), however many slots it has: silence is free.
+An agent sends one word an episode, when it wants. An episode has one of N = n·(k − 1) + 1 outcomes: one of k − 1 words
+in one of n slots, or no word. The mechanism is N-ary randomised response on the outcome, and runs online. With
+probability f the outcome is drawn uniformly before the episode begins. Otherwise the first word that the sender picks
+leaves. The symbol of a slot does not depend on later inputs. The whole episode costs one use, ε = log(1 + (1 − f)·N/f),
+for any number of slots: silence is free.
 """
 
 import math
@@ -46,7 +46,7 @@ class Timed(Symbols):
     def check(self) -> None:
         super().check()
         require(self.channel.sent == 1, "one word an episode is broadcast: copies must be 1")
-        require(self.channel.rounds == 1, "one word an episode is said in one round")
+        require(self.channel.rounds == 1, "one word an episode is sent in one round: rounds must be 1")
 
     def check_noise(self, noise: float) -> None:
         require(noise <= 1, f"the probability of a random moment must be at most 1, not {noise}")

@@ -161,7 +161,7 @@ def test_audit_can_do_without_the_gaussian_form(capsys):
         ("calibrate --neighbours transition --accountant paper", "goes with --accountant exact"),
         (
             "calibrate --mechanism laplace",
-            "allowed are gaussian, response, code, subset, correlated, sums, or your own as package.module:Name",
+            "allowed are gaussian, response, code, subset, timed, correlated, sums, or your own as package.module:Name",
         ),
         ("calibrate --mechanism json:dumps", "is not a dpmac.privacy.mechanisms.base.Mechanism"),
         ("calibrate --mechanism nowhere:Class", "cannot be loaded"),

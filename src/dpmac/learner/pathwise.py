@@ -212,8 +212,7 @@ class Pathwise(Learner):
         return jnp.mean(jax.nn.softmax(raw), axis=(0, 1)) if even.size else even
 
     def even(self, team: Team) -> Array:
-        """Even usage (agent, symbol) of symbols that are balanced; none where nothing is, or silence is to be used
-        most."""
+        """An even usage (agent, symbol) of what is balanced: of nothing without symbols, or where silence is one."""
         symbols = team.channel.size if self.balance and has_symbols(team) and not team.channel.host.whole else 0
         return jnp.full((team.agents, symbols), 1 / max(symbols, 1))
 

@@ -318,7 +318,7 @@ def test_a_violation_is_a_failure(folder, capsys, monkeypatch):
     ("arguments", "says"),
     [
         (["--episodes", "5"], "from 80"),
-        (["--deployed-episodes", "0"], "from 80, not 0"),
+        (["--deployed-episodes", "0"], "from 80 to 10^6, not 0"),
         (["--confidence", "1"], "confidence"),
         (["--step", "9"], "step"),
     ],

@@ -241,7 +241,8 @@ def test_every_learner_finds_the_best_return_that_is_allowed(learner, task):
     episodes, iterations = (4, 2400) if learner == "maddpg" else (16, 300)
     training = Training(steps=5 * episodes * iterations, episodes=episodes)
     config, _ = program_of(task, learner, **LEARNERS[learner])
-    config = dataclasses.replace(config, networks=NetworkConfig(16, 16, 4), training=training)
+    # The slope of a critic that is 16 wide may rank two actions wrongly; MADDPG's actors follow it, and end at 3.54 of 3.75.
+    config = dataclasses.replace(config, networks=NetworkConfig(64, 16, 4), training=training)
     program, runs = population.check(config), population.runs_of(config)
     scale, tables = scales_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)
     states, settings = population.start(program, population.keys_of(runs)), population.settings_of(program, runs)

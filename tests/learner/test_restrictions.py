@@ -241,7 +241,7 @@ def test_every_learner_finds_the_best_return_that_is_allowed(learner, task):
     episodes, iterations = (4, 2400) if learner == "maddpg" else (16, 300)
     training = Training(steps=5 * episodes * iterations, episodes=episodes)
     config, _ = program_of(task, learner, **LEARNERS[learner])
-    # The slope of a critic that is 16 wide may rank two actions wrongly; MADDPG's actors follow it, and end at 3.54 of 3.75.
+    # A critic of width 16 may rank two actions wrongly by its slope, which MADDPG follows: it ends at 3.54 of 3.75.
     config = dataclasses.replace(config, networks=NetworkConfig(64, 16, 4), training=training)
     program, runs = population.check(config), population.runs_of(config)
     scale, tables = scales_of(config, program, config.budgets), tables_of(config, program, config.budgets, 0.0)

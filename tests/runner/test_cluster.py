@@ -239,8 +239,11 @@ def spent(machines, process):
 
 @pytest.mark.large
 def test_ray_costs_little_beyond_its_start(machines, tmp_path, record_property):
-    """Ten small populations, one at a time with either engine, from the first evaluation to the end; programs were
-    compiled before. Seconds of processors do not depend on what else the machine does; those of the clock do."""
+    """Ten small populations, one at a time with either engine, from the first evaluation to the end.
+
+    A job of Ray starts its program, from the cache, before it trains; one process does that beside training. So of the
+    clock, training and the starts of nine programs are taken off, and what is left is scoring, scheduling and waiting.
+    """
     line = ["sweep", "probe-listen", "--scale", "smoke", "--seeds", "1", "--steps", "100000", "--json"]
     line += ["--grid", f"hidden={','.join(map(str, range(8, 18)))}"]
     namespaces.kill(machines.nodes.pop("b"))
@@ -254,14 +257,21 @@ def test_ray_costs_little_beyond_its_start(machines, tmp_path, record_property):
         cost[name], took[name] = spent(machines, process), time.monotonic() - begun
         assert len(said(process)["rows"]) == 10
     machines.nodes["b"] = machines.joined("b")
-    found = records.read(tmp_path / "local").runs.values()
-    trained = sum(record.final["population"]["train_seconds"] for record in found)
-    longer, dearer = (took["ray"] - took["local"]) / trained, cost["ray"] / cost["local"] - 1
+    trained, started = (
+        {
+            name: sum(run.final["population"][what] for run in records.read(tmp_path / name).runs.values())
+            for name in took
+        }
+        for what in ("train_seconds", "compile_seconds")
+    )
+    rest = {"local": took["local"] - trained["local"], "ray": took["ray"] - trained["ray"] - 0.9 * started["ray"]}
+    longer, dearer = (rest["ray"] - rest["local"]) / trained["local"], cost["ray"] / cost["local"] - 1
     record_property(
         "counted",
-        f"ten populations, one at a time, {trained:.0f} s of training: {took['local']:.0f} s in one process and "
-        f"{took['ray']:.0f} s on a node of this machine, {100 * longer:.0f} % of training more; seconds of processors "
-        f"{cost['local']:.0f} and {cost['ray']:.0f}, {100 * dearer:.0f} % more",
+        f"ten populations, one at a time: {took['local']:.0f} s in one process, {trained['local']:.0f} of them training; "
+        f"{took['ray']:.0f} s on a node of this machine, {trained['ray']:.0f} of them training and "
+        f"{0.9 * started['ray']:.0f} starts of programs; the rest is {100 * longer:.0f} % of training more; seconds of "
+        f"processors {cost['local']:.0f} and {cost['ray']:.0f}, {100 * dearer:.0f} % more",
     )
     assert dearer < 0.1
     busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 1  # with other work, too

@@ -109,3 +109,9 @@ def test_members_are_found_by_budget_and_seed(folder):
     assert population.member(loaded, None, 1) == 1
     with pytest.raises(BadInput, match="seeds 0, 1"):
         population.member(loaded, "1", 2)
+
+
+def test_a_task_that_cannot_be_drawn_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.delattr("dpmac.tasks.probes.SymbolProbe.scene")
+    with pytest.raises(BadInput, match=r"probe-listen has no method scene"):
+        film.save(folder, tmp_path / "film.gif")

@@ -268,7 +268,7 @@ def test_ray_costs_little_beyond_its_start(machines, tmp_path, record_property):
     longer, dearer = (rest["ray"] - rest["local"]) / trained["local"], cost["ray"] / cost["local"] - 1
     record_property(
         "counted",
-        f"ten populations, one at a time: {took['local']:.0f} s in one process, {trained['local']:.0f} of them training; "
+        f"ten populations, one at a time: {took['local']:.0f} s in one process, {trained['local']:.0f} of training; "
         f"{took['ray']:.0f} s on a node of this machine, {trained['ray']:.0f} of them training and "
         f"{0.9 * started['ray']:.0f} starts of programs; the rest is {100 * longer:.0f} % of training more; seconds of "
         f"processors {cost['local']:.0f} and {cost['ray']:.0f}, {100 * dearer:.0f} % more",

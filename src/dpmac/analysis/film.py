@@ -121,6 +121,7 @@ def save(
     require(0.1 <= fps <= 100, f"fps must lie between 0.1 and 100, not {fps}")
     require(whole(episode, 0, 2**32 - 1), f"episode must be a whole number from 0 to 2^32 - 1, not {episode}")
     loaded = population.load(folder)
+    check_scene(loaded.program.task)
     if epsilon is None:
         private = (run.label for run in loaded.runs if run.budget.private)
         epsilon = next(private, loaded.runs[0].label)
@@ -135,8 +136,14 @@ def save(
     return render.save_film(frames(panels, size), out, fps)
 
 
+def check_scene(task: Task) -> None:
+    """Bad input for a task that cannot be drawn."""
+    require(hasattr(task, "scene"), f"the task {task.name} has no method scene(state), so no film can be made of it")
+
+
 def save_scripted(task: Task, seed: int, path: Path) -> None:
     """Film one episode of a task without a team: scripted if it has a script, random otherwise."""
+    check_scene(task)
     policy = references.policies(task)[-1]
     states, rewards = references.play(task, policy, jax.random.key(seed))
     scenes = [task.scene(state) for state in references.states_of(states)]

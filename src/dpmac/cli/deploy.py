@@ -36,7 +36,7 @@ def extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("zenoh", "cryptography"):
-            raise BadInput(f"this needs {error.name}: pip install 'dpmac[deploy]'") from None
+            raise BadInput(f"this needs {error.name}: pip install eclipse-zenoh cryptography") from None
         raise
 
 

@@ -148,7 +148,7 @@ def hire(out: Path, options: Work) -> "Crew":
     try:
         from dpmac.runner import cluster
     except ImportError as error:
-        raise BadInput(f"the engine ray needs the extra: pip install 'dpmac[ray]' ({error})") from None
+        raise BadInput(f"the engine ray needs Ray: pip install ray ({error})") from None
     return cluster.connect(out, cluster.Asked(options.address, options.gpus_per_job, options.insecure))
 
 

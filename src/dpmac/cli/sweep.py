@@ -74,7 +74,7 @@ def plan_of(options: Sweep) -> "Plan":
     try:
         from dpmac.runner import sweep
     except ImportError as error:
-        raise BadInput(f"sweeps need the extra: pip install 'dpmac[sweep]' ({error})") from None
+        raise BadInput(f"sweeps need Optuna: pip install 'optuna<6' ({error})") from None
     from dpmac import plugins
     from dpmac.learner import base as learners
 

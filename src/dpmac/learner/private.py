@@ -21,7 +21,7 @@ def check_installed() -> None:
     try:
         import jax_privacy.clipping  # noqa: F401
     except ImportError as error:
-        raise BadInput(f"private training needs the extra: pip install 'dpmac[private]' ({error})") from None
+        raise BadInput(f"private training needs jax_privacy: pip install 'jax-privacy<3' ({error})") from None
 
 
 class Private:

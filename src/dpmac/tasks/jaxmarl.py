@@ -273,7 +273,7 @@ def build(source: str, settings: tuple[tuple[str, Any], ...]) -> Any:
             from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
             from jaxmarl.registration import registered_envs
     except ImportError as error:
-        raise BadInput(f"environments of JaxMARL need it: pip install dpmac[jaxmarl] ({error})") from None
+        raise BadInput(f"environments of JaxMARL need it: pip install 'jaxmarl<0.3' ({error})") from None
     allowed = f"allowed are {', '.join(registered_envs)}"
     require(source in registered_envs, f"JaxMARL has no environment {source!r}; {allowed}")
     given = dict(settings)

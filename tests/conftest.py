@@ -10,12 +10,15 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 CHEAP = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
+    "--xla_cpu_parallel_codegen_split_count=1"
 )
 os.environ.setdefault("XLA_FLAGS", CHEAP)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+gc.set_threshold(100_000, 50, 1_000)
+"""Tracing makes millions of objects that stay; looking through them again and again costs a tenth of the time."""
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 40_000
@@ -48,21 +51,29 @@ def _forget_programs():
 
 
 LONGEST = (
-    "agents/test_extend_docs.py",
+    "runner/test_cluster.py",
+    "test_docs.py",
     "runner/test_schedule.py",
     "cli/test_every_command.py",
-    "runner/test_methods.py",
-    "analysis/test_frontier.py",
     "runner/test_kills.py",
-    "runner/test_train_command.py",
+    "analysis/test_trained_audit.py",
+    "tasks/test_own_task_docs.py",
     "analysis/test_eavesdrop.py",
-    "test_docs.py",
+    "runner/test_sweep.py",
+    "runner/test_private_training.py",
+    "analysis/test_training_audit.py",
     "agents/test_team.py",
+    "analysis/test_frontier.py",
+    "runner/test_methods.py",
+    "agents/test_extend_docs.py",
+    "test_site.py",
+    "figures/test_report.py",
+    "runner/test_train_command.py",
     "runner/test_population.py",
     "runner/test_interrupts.py",
-    "learner/test_probes_learned.py",
-    "deploy/test_deploy.py",
-    "figures/test_report.py",
+    "cli/test_demo.py",
+    "learner/test_maddpg.py",
+    "deploy/test_network.py",
 )
 """These files go first, so that the processes which share the files end together."""
 

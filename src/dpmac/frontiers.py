@@ -44,6 +44,7 @@ RECIPES: dict[str, Recipe] = {
     "pathwise": Recipe(
         networks={"aware": True, "products": 48, "entry_layer": True, "share_parameters": True},
         training={"quick": {"episodes": 72}, "paper": {"episodes": 360, "steps": 9_990_000}},
+        learner_options={"quick": {"balance": 0.3}},  # at 0.1 one team in ten pools two secrets
     ),
 }
 """By learner; others are trained with their own settings and receivers that know the noise scale."""
@@ -131,10 +132,11 @@ def populations(
     learner: str = RunConfig.learner,
     symbols: Mapping[float, int] | None = None,
     decay: float = Channel.stream_decay,
+    steps: int = 0,
 ) -> dict[str, RunConfig]:
     """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
     once, for each budget; budgets that differ in it make populations of their own. `decay` is that of the task's
-    stream."""
+    stream, `steps` are those of a run, or 0 for those of its recipe."""
     require(
         len(set(epsilons)) == len(epsilons) > 0,
         f"budgets must differ from each other, and there must be one, not {tuple(epsilons)}",
@@ -154,7 +156,7 @@ def populations(
             own = [each for each in epsilons if not (symbols and line.once) or symbols[each] == count]
             own_step = {"increments": True, "stream_decay": decay} if line.neighbours == "increment" else {}
             one = line._replace(channel=dataclasses.replace(line.channel, symbols=count, **own_step))
-            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner)
+            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner, steps)
             found[population_name(task, name, learner, count)] = config
     return found
 
@@ -180,9 +182,11 @@ def configuration(
     seeds: int,
     task_options: dict[str, Any],
     learner: str = RunConfig.learner,
+    steps: int = 0,
 ) -> RunConfig:
     """The configuration of one line."""
     size, recipe = SCALES[scale], RECIPES.get(learner, Recipe())
+    training = {**recipe.training.get(scale, {}), **({"steps": steps} if steps else {})}
     return RunConfig(
         task=task,
         method=line.method,
@@ -192,7 +196,7 @@ def configuration(
         budgets=line.budgets(epsilons),
         seeds=tuple(range(seeds or size.seeds)),
         networks=dataclasses.replace(size.networks, **recipe.networks),
-        training=dataclasses.replace(size.training, **recipe.training.get(scale, {})),
+        training=dataclasses.replace(size.training, **training),
         learner_options=dict(recipe.learner_options.get(scale, {})),
         anneal_from=recipe.anneal_from,
         anneal_share=recipe.anneal_share,

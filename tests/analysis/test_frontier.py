@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny import learning
 
 from dpmac import experiments, frontiers, tasks
 from dpmac.agents.mechanisms import noise_scale
@@ -98,6 +99,15 @@ def test_a_word_an_episode_has_as_many_symbols_as_budgets_pay_for_and_its_own_sc
     assert (line.schedule, frontiers.LINES["response-fourth"].schedule) == ("when it wants", "1 in 4")
 
 
+def test_a_frontier_may_have_other_steps_and_is_else_the_same():
+    usual = frontiers.populations("ccn", "quick", learner="pathwise")
+    short = frontiers.populations("ccn", "quick", learner="pathwise", steps=72_000)
+    assert {config.training.steps for config in short.values()} == {72_000}
+    steps = {name: config.training.steps for name, config in usual.items()}
+    again = {name: learning(config, steps=steps[name]) for name, config in short.items()}
+    assert again == usual
+
+
 def test_no_two_runs_share_a_name():
     wanted = frontiers.populations("ccn", "paper", (0.25, 1.0))
     names = [run for name, config in wanted.items() for run in experiments.run_names(name, config).values()]
@@ -113,6 +123,7 @@ def test_no_two_runs_share_a_name():
         (["--epsilon", "1", "1"], "differ"),
         (["--lines", "loud"], "response-once"),
         (["--seeds", "-1"], "seeds"),
+        (["--steps", "-1"], "whole number from 0"),
         (["--time-limit", "0"], "above 0"),
         (["--export", "all.csv"], "json.gz"),
         (["--set", "agents=1"], "from 2"),

@@ -104,12 +104,23 @@ class Branches(Measurement):
         return super()._let_out(step, message)
 
 
+TRIES = 8
+"""Samples in which a planted dependence is looked for: on a busy machine one of them may be all noise."""
+
+
+def found(name, kind, side):
+    """Whether times of some sample tell a side, a function of what was chosen (step,) and of what left. A sound release
+    would pass as often as one that has a single try."""
+    for _ in range(TRIES):
+        times, sides, left = timed(opened(name, kind), MESSAGES["the first and the last symbol"], 8_000)
+        if timing.distinguish(times, side(sides, left)).p_value < CHANCE / TRIES:
+            return True
+    return False
+
+
 def test_a_planted_read_and_a_planted_branch_are_found():
-    pair, count = MESSAGES["the first and the last symbol"], 8_000
-    times, sides, left = timed(opened("response", ReadsAgain), pair, count)
-    flipped = (left.argmax(-1) != sides * (SIZE - 1)).astype(int)
-    assert timing.distinguish(times, flipped).p_value < CHANCE
-    assert timing.distinguish(*timed(opened("gaussian", Branches), pair, count)[:2]).p_value < CHANCE
+    assert found("response", ReadsAgain, lambda sides, left: (left.argmax(-1) != sides * (SIZE - 1)).astype(int))
+    assert found("gaussian", Branches, lambda sides, left: sides)
 
 
 def test_a_distinguisher_guesses_by_times_alone_and_is_rarely_wrong():
@@ -176,16 +187,19 @@ class Slow(Measurement):
 
 
 def departures(ahead, count=200):
-    """When messages left after a step began (step,), and which of two it was."""
+    """When messages left after a step began (step,), and which of two it was. On a busy machine one may miss its slot,
+    and then it does not leave."""
     one, sides = opened("gaussian", Slow), np.random.default_rng().integers(2, size=count)
-    times = np.empty(count)
+    times = np.full(count, np.nan)
     for place, side in enumerate(sides):
         if place % HORIZON == 0:
             one.begin()
         start = time.monotonic()
-        assert one.release(place % HORIZON, np.full(SIZE, float(side)), start + ahead if ahead else None) is not None
-        times[place] = time.monotonic() - start
-    return times, sides
+        if one.release(place % HORIZON, np.full(SIZE, float(side)), start + ahead if ahead else None) is not None:
+            times[place] = time.monotonic() - start
+    left = np.isfinite(times)
+    assert left.mean() > 0.9
+    return times[left], sides[left]
 
 
 def test_a_message_leaves_at_its_slot_whatever_it_says():

@@ -236,7 +236,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits_and_trains_nothing_tw
             assert kept(out).items() >= before.items()  # what was finished stays as it was
         assert main([str(word) for word in (*line, "--skip-figures")]) == 0
         told = json.loads(capsys.readouterr().out)
-        assert told["trained_now"] <= told["runs"] - len(before)
+        assert told["trained_now"] <= told["runs"] - len({name.split("/")[0] for name in before})
         wanted = {name: bits for name, bits in kept(finished[0]).items() if any(f"-{key}-" in name for key in methods)}
         assert kept(out) == wanted
         assert list((out / "jobs").iterdir()) == []

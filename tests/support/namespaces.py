@@ -54,6 +54,7 @@ class Namespace:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(folder),
+            "RAY_raylet_start_wait_time_s": "120",  # on a busy machine a node takes longer than Ray's 30 s to join
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9",  # JAX does not mend what a killed process half wrote
             **QUICK,
         }

@@ -40,6 +40,8 @@ class Frontier(Work):
     symbols: int | Literal["auto"] = Channel.symbols
     """Number of symbols of randomised response that is used once an episode; auto: the most informative number at each
     budget."""
+    steps: int = 0
+    """Environment steps of each run; 0: those of the scale and the learner."""
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
@@ -109,6 +111,7 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     from dpmac.learner import base as learners
 
     options.check()
+    require(options.steps >= 0, f"steps must be a whole number from 0, not {options.steps}")
     require(options.audit >= 0, f"audit must be a whole number from 0, not {options.audit}")
     if options.page is not None:
         from dpmac.figures import frontier
@@ -124,7 +127,7 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     known = tasks.abilities(task)
     lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
     asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
-    return populations(options.task, *asked)
+    return populations(options.task, *asked, options.steps)
 
 
 def text(found: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -144,6 +145,7 @@ class RunState(NamedTuple):
     """The key of private training's noise, which nobody may know; nothing where training is not private."""
 
 
+@partial(jax.jit, static_argnums=0)  # traced once for all who ask for its shapes
 def init(program: Program, key: Array) -> RunState:
     """The state of a run before its first step."""
     team_key, learner_key, key = jax.random.split(key, 3)
@@ -153,6 +155,7 @@ def init(program: Program, key: Array) -> RunState:
     return RunState(state, key, jnp.zeros((), jnp.int32), secret)
 
 
+@partial(jax.jit, static_argnums=0)  # traced once, for the shapes of its report and for the loop
 def iterate(
     program: Program, state: RunState, table: NoiseScale, settings: Mapping[str, Array | float]
 ) -> tuple[RunState, dict[str, Array]]:
@@ -205,7 +208,7 @@ def advance(
 
     Reports are means over the iterations.
     """
-    _, shapes = jax.eval_shape(lambda s: iterate(program, s, table, settings), state)
+    _, shapes = jax.eval_shape(partial(iterate, program), state, table, settings)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def step(_: Array, carry: tuple[RunState, Any]) -> tuple[RunState, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from dpmac.tasks.particles import Bodies, Convention, Points
 LANDMARKS = 3
 LANDMARK_SPREAD = 0.8
 """Landmarks start on this share of the square on which agents start."""
+Order = Literal["random", "spread"]
 COLOURS = ((0.75, 0.25, 0.25), (0.25, 0.75, 0.25), (0.25, 0.25, 0.75))
 
 
@@ -34,6 +35,9 @@ class CCN:
     """Integration and reward: `openai` squared distances, shared; `mpe2` half own share, half the mean of distances."""
     view_radius: float = math.inf
     """Landmarks beyond it are hidden."""
+    order: Order = "random"
+    """How landmarks are numbered: at random, or by their distance from the middle of all, the farthest first. Then what
+    a symbol means can depend on the scene although the code is the same in all scenes."""
     horizon: int = 25
 
     name: ClassVar[str] = "ccn"
@@ -49,6 +53,7 @@ class CCN:
     def __post_init__(self) -> None:
         check_choice("convention", self.convention, Convention)
         check_radius(self.view_radius)
+        check_choice("order", self.order, Order)
         check_count("horizon", self.horizon, 1, 10_000)
 
     @property
@@ -62,7 +67,7 @@ class CCN:
         return "mean over agents of mpe2's reward: minus the mean distance to the targets"
 
     def reset(self, key: jax.Array) -> CCNState:
-        return CCNState(*scattered(key, self.agents, LANDMARKS))
+        return CCNState(*scattered(key, self.agents, LANDMARKS, self.order))
 
     def observe(self, state: CCNState) -> jax.Array:
         """Own velocity, relative landmarks, the colour of the other agent's target."""
@@ -107,11 +112,14 @@ class CCN:
         return coloured(state.bodies, state.landmarks, state.target, COLOURS)
 
 
-def scattered(key: jax.Array, agents: int, landmarks: int) -> tuple[Bodies, Points, jax.Array]:
+def scattered(key: jax.Array, agents: int, landmarks: int, order: Order) -> tuple[Bodies, Points, jax.Array]:
     """Agents at rest, landmarks nearer to the middle, and the index (agent,) of one of them for each agent."""
     place_key, index_key = jax.random.split(key)
     places, marks = particles.uniform_points(place_key, agents, landmarks)
     marks = Points(LANDMARK_SPREAD * marks.x, LANDMARK_SPREAD * marks.y)
+    if order == "spread":
+        far = (marks.x - jnp.mean(marks.x)) ** 2 + (marks.y - jnp.mean(marks.y)) ** 2
+        marks = Points(*(part[jnp.argsort(-far)] for part in marks))
     return particles.at_rest(places), marks, jax.random.randint(index_key, (agents,), 0, landmarks)
 
 

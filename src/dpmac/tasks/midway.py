@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from dpmac.config import check_choice
 from dpmac.tasks import ccn, particles
 from dpmac.tasks.base import Scene, check_count, check_radius
-from dpmac.tasks.ccn import coloured, scattered
+from dpmac.tasks.ccn import Order, coloured, scattered
 from dpmac.tasks.particles import Bodies, Convention, Points
 
 COLOURS = (*ccn.COLOURS, (0.7, 0.6, 0.2), (0.5, 0.3, 0.7))
@@ -35,6 +35,8 @@ class Midway:
     """How time is integrated."""
     view_radius: float = math.inf
     """Landmarks beyond it are hidden."""
+    order: Order = "random"
+    """How landmarks are numbered: at random, or by their distance from the middle of all, the farthest first."""
     horizon: int = 25
 
     name: ClassVar[str] = "midway"
@@ -51,6 +53,7 @@ class Midway:
         check_count("landmarks", self.landmarks, 2, 256)
         check_choice("convention", self.convention, Convention)
         check_radius(self.view_radius)
+        check_choice("order", self.order, Order)
         check_count("horizon", self.horizon, 1, 10_000)
 
     @property
@@ -62,7 +65,7 @@ class Midway:
         return 2 + particles.seen_size(self.landmarks, self.view_radius) + self.landmarks
 
     def reset(self, key: jax.Array) -> MidwayState:
-        return MidwayState(*scattered(key, self.agents, self.landmarks))
+        return MidwayState(*scattered(key, self.agents, self.landmarks, self.order))
 
     def observe(self, state: MidwayState) -> jax.Array:
         """Own velocity, relative landmarks, and one number for each landmark: 0.75 at the one that is known, else

@@ -43,8 +43,10 @@ RECIPES: dict[str, Recipe] = {
     "mappo": Recipe(training={"quick": {"episodes": 40}, "paper": {"episodes": 40, "steps": 10_000_000}}),
     "pathwise": Recipe(
         networks={"aware": True, "products": 48, "entry_layer": True, "share_parameters": True},
-        training={"quick": {"episodes": 72}, "paper": {"episodes": 360, "steps": 9_990_000}},
-        learner_options={"quick": {"balance": 0.3}},  # at 0.1 one team in ten pools two secrets
+        training={"quick": {"episodes": 36}, "paper": {"episodes": 360, "steps": 9_990_000}},
+        # With the defaults of balance and jitter, 0.1 and 1, teams that are trained for so few steps pool two secrets
+        # or stay silent. At this learning rate some lose their code where releases begin to be averaged exactly.
+        learner_options={"quick": {"balance": 0.3, "jitter": 0.1, "learning_rate": 6e-3, "expectation": 0.0}},
     ),
 }
 """By learner; others are trained with their own settings and receivers that know the noise scale."""

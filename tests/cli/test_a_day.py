@@ -102,7 +102,7 @@ def test_statements_of_version_0_1_and_of_the_results_that_are_shipped_still_hol
 
     from dpmac.results import records
 
-    for name in ("frontier-ccn.json.gz", "paper.json.gz"):
+    for name in ("frontier-ccn-maddpg.json.gz", "paper.json.gz"):
         statement.check_records(records.unpack(ROOT / "results" / name))
 
 

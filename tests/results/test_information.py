@@ -49,3 +49,4 @@ def test_facts_that_never_change_do_not_count(chance):
     facts = chance.normal(size=(EPISODES, STEPS, 2))
     constant = np.concatenate([facts, np.ones((EPISODES, STEPS, 1))], axis=-1)
     assert explained(facts, constant) == pytest.approx(1.0, abs=1e-3)
+    assert explained(facts, np.ones((EPISODES, STEPS, 2))) == 0.0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpmac import tasks
+from dpmac.analysis import limit
 from dpmac.config import BadInput
 from dpmac.tasks import references
 from dpmac.tasks.ccn import CCN
@@ -93,3 +94,18 @@ def test_tasks_say_whether_being_told_has_a_worth():
 def test_bad_input_says_what_is_allowed(options, says):
     with pytest.raises(BadInput, match=says):
         tasks.make("midway", **options)
+
+
+@pytest.mark.parametrize("name", ["ccn", "midway"])
+def test_landmarks_may_be_numbered_by_how_far_out_they_lie_and_are_else_the_same(name):
+    """The numbers change, the scenes do not: scripted walkers who are told nothing earn the same on the same starts."""
+    plain, sorted_ = tasks.make(name), tasks.make(name, order="spread")
+    keys = jax.random.split(jax.random.key(0), 500)
+    one, other = jax.vmap(plain.reset)(keys), jax.vmap(sorted_.reset)(keys)
+    far = sum((part - part.mean(1, keepdims=True)) ** 2 for part in map(np.asarray, other.landmarks))
+    assert (np.diff(far, axis=1) <= 0).all()
+    np.testing.assert_array_equal(np.sort(one.landmarks.x, axis=1), np.sort(other.landmarks.x, axis=1))
+    assert 0.1 < np.mean(np.asarray(one.landmarks.x) == np.asarray(other.landmarks.x)) < 0.5
+    np.testing.assert_allclose(*(limit.silence(limit.scenes_of(task, 50)) for task in (plain, sorted_)), rtol=1e-4)
+    with pytest.raises(BadInput, match="random"):
+        tasks.make(name, order="size")

@@ -26,7 +26,7 @@ from dpmac.tasks import abilities
 SCORE_RATE = 0.05
 """Rate at which the score of a start follows what it earns."""
 LEAST_JITTER = 0.1
-"""Share of the jitter that remains at the end of a run."""
+"""To this the jitter falls at the end of a run; with less, the gradient of scores that nearly tie has no bounds."""
 SHARE = 0.25
 """What the symbols of an episode weigh beside its gradient in a private release, which clips the two together."""
 LEAST_USED = 0.01
@@ -185,7 +185,8 @@ class Pathwise(Learner):
         if not self.expects(team):
             return sampled(team)
         left = (1 - clock.steps / clock.total) / self.expectation
-        expected = jax.grad(partial(self.expected, play, noise, key, jnp.maximum(left, LEAST_JITTER)), has_aux=True)
+        jitter = jnp.maximum(left * self.jitter, min(self.jitter, LEAST_JITTER))
+        expected = jax.grad(partial(self.expected, play, noise, key, jitter), has_aux=True)
         return jax.lax.cond(left <= 1, expected, sampled, team)
 
     def sampled(
@@ -217,12 +218,12 @@ class Pathwise(Learner):
         return jnp.full((team.agents, symbols), 1 / max(symbols, 1))
 
     def expected(
-        self, play: Rollout, noise: NoiseScale, key: Array, left: Array, team: Team
+        self, play: Rollout, noise: NoiseScale, key: Array, jitter: Array, team: Team
     ) -> tuple[Array, dict[str, Array]]:
         """The loss over episodes that are each played once for everything that the channel may release.
 
-        Symbols are still explored, by this share of the jitter: what is averaged over is the symbol as well as its
-        noise, so that the gradient of the scores is exact. The code becomes sure of itself as the share falls.
+        Symbols are still explored, by this jitter: what is averaged over is the symbol as well as its noise, so that
+        the gradient of the scores is exact. The code becomes sure of itself as the jitter falls.
         """
         outcomes = team.outcomes
         assert outcomes is not None
@@ -232,17 +233,17 @@ class Pathwise(Learner):
             return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
 
         trace = jax.vmap(one)(outcomes)
-        law = jax.vmap(jax.vmap(partial(self.law, team, left)))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
+        law = jax.vmap(jax.vmap(partial(self.law, team, jitter)))(trace.raw[0, :, 0], pick(trace.episode.scale, 0))
         weights = jnp.prod(law[:, jnp.arange(team.agents), jnp.argmax(outcomes, axis=-1)], axis=-1)
         earned = jnp.mean(jnp.sum(weights.T * returns(trace.episode), axis=0))
         return self.loss(trace, earned, play.task.horizon)
 
-    def law(self, team: Team, left: Array, scores: Array, scale: NoiseScale) -> Array:
-        """Probabilities (symbol,) of what is released for these scores (symbol,), jittered by this share."""
+    def law(self, team: Team, jitter: Array, scores: Array, scale: NoiseScale) -> Array:
+        """Probabilities (symbol,) of what is released for these scores (symbol,), with Gumbel noise of this scale."""
         if not self.jitter:
             return team.channel.law(scores, scale)  # type: ignore[return-value]
         each: Any = jax.vmap(team.channel.law, in_axes=(0, None))(jnp.eye(len(scores)), scale)
-        return jax.nn.softmax(scores / (self.jitter * left)) @ each
+        return jax.nn.softmax(scores / jitter) @ each
 
     def loss(self, trace: Trace, earned: Array, horizon: int) -> tuple[Array, dict[str, Array]]:
         """Minus the return of a step, and penalties on large logits and scores, which would end the backward pass."""

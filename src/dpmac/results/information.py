@@ -9,10 +9,13 @@ def explained(inputs: np.ndarray, facts: np.ndarray) -> float:
     """Share of the variance of facts (episode, time, fact) that inputs (episode, time, input) explain, linearly.
 
     Fitted on one half of the episodes and measured on the other; facts that never change are left out, and each of the
-    others counts the same. Fits that do worse than the mean explain nothing.
+    others counts the same. Fits that do worse than the mean explain nothing, and where no fact changes there is nothing
+    to explain.
     """
     half = len(inputs) // 2
     moving = facts.reshape(-1, facts.shape[-1]).std(0) > 1e-6
+    if not moving.any():
+        return 0.0
     fit, test = (side.reshape(-1, side.shape[-1]) for side in (facts[:half, :, moving], facts[half:, :, moving]))
     centre, scale = fit.mean(0), fit.std(0) + 1e-12
     x, held = (np.insert(side.reshape(-1, side.shape[-1]), 0, 1.0, axis=1) for side in (inputs[:half], inputs[half:]))

@@ -45,7 +45,7 @@ def test_options_may_be_text():
         ("cn", {"view_radius": "nan"}, "above 0"),
         ("ccn", {"view_radius": "wide"}, "number or inf"),
         ("ccn", {"convention": "gym"}, "openai, mpe2"),
-        ("ccn", {"agents": 3}, "allowed are convention, view_radius, horizon"),
+        ("ccn", {"agents": 3}, "allowed are convention, view_radius, order, horizon"),
         ("pp", {"reward": "all"}, "preys, predators"),
         ("pp", {"horizon": 0}, "from 1 to"),
         ("probe-listen", {"fresh": "maybe"}, "true or false"),

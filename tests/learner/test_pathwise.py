@@ -93,6 +93,15 @@ def test_an_episode_moves_gradient_and_usage_together_by_at_most_the_clip():
     assert moved[-USAGE.size :].any()
 
 
+def test_parameters_that_agents_share_are_released_once_and_stay_shared():
+    """Two copies would be noised and clipped as if they were two networks."""
+    released, state = updated(0, USAGE, False, False)
+    assert CONFIG.networks.share_parameters
+    assert {len(leaf) for leaf in jax.tree.leaves(released[0])} == {1}
+    team = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.teams)
+    assert all(np.array_equal(leaf[0], leaf[1]) for leaf in jax.tree.leaves(team))
+
+
 def test_private_balance_knows_of_a_batch_what_was_released():
     """The same release has the same effect, whatever the episodes were; the next update feels it."""
     first, second = (updated(batch, USAGE, False, True)[1] for batch in (1, 2))

@@ -8,13 +8,13 @@ import pytest
 
 from dpmac import tasks
 from dpmac.agents.mechanisms import noise_scale
-from dpmac.agents.team import TaskShape, make_team
+from dpmac.agents.team import TaskShape, Team, make_team
 from dpmac.config import Channel, NetworkConfig
 from dpmac.learner import replay
 from dpmac.learner.replay import Episode
 from dpmac.learner.rollout import returns, rollout
 
-rollout = eqx.filter_jit(rollout)
+plain_rollout, rollout = rollout, eqx.filter_jit(rollout)
 TASK = tasks.make("probe-listen", symbols="3")
 CHANNEL = Channel()
 
@@ -104,3 +104,20 @@ def test_each_episode_may_have_its_own_noise(team):
     sizes = np.abs(np.asarray(rollout(TASK, team, table, jax.random.key(5), 40).released)).mean((1, 2, 3))
     assert 8 < np.sum(sizes > 20) < 32
     assert np.all((sizes > 20) | (sizes < 5))
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_senders_that_speak_once_need_not_be_asked_again(relaxed, monkeypatch):
+    """Steps after the first, without a sender, are those of a team whose sender is asked and not heard."""
+    channel, task = Channel("response", period=0), tasks.make("ccn")
+    shape = TaskShape(task.agents, task.observation_size, task.actions, task.horizon)
+    team = make_team(jax.random.key(0), shape, "dpmac", {}, channel, NetworkConfig(8, 6, 4))
+
+    def play():
+        return eqx.filter_jit(lambda: plain_rollout(task, team, team.free, jax.random.key(1), 3, relaxed=relaxed))()
+
+    alone = play()
+    assert team.speaks_once
+    monkeypatch.setattr(Team, "speaks_once", False)
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(play()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -124,11 +124,15 @@ class Team(eqx.Module):
         """What the actors' outputs mean."""
         return policy_of(self.actions, self.continuous)
 
+    def joint(self, gradient: Any) -> Any:
+        """A gradient with respect to a team; where agents share their parameters, one for all (1, …), its mean."""
+        return jax.tree.map(lambda x: jnp.mean(x, axis=0, keepdims=True), gradient) if self.shared else gradient
+
     def tied(self, gradient: Any) -> Any:
-        """A gradient with respect to a team; where agents share their parameters, its mean over agents for each."""
+        """The same for each agent (agent, …)."""
         if not self.shared:
             return gradient
-        return jax.tree.map(lambda x: jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape), gradient)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.agents, *x.shape[1:])), self.joint(gradient))
 
     @property
     def free(self) -> NoiseScale:
@@ -191,6 +195,11 @@ class Team(eqx.Module):
         """(time,) whether a message is released at a step: the clock alone decides."""
         steps, period = np.arange(self.horizon), self.channel.spec.period
         return steps == 0 if period == 0 else steps % period == 0
+
+    @property
+    def speaks_once(self) -> bool:
+        """Whether it releases messages at the first step alone, and keeps nothing of later ones."""
+        return self.uses == 1 and not (self.channel.spec.sample_rate or self.past or self.remembers)
 
     @property
     def outcomes(self) -> Array | None:

@@ -432,7 +432,7 @@ def private_update(
         gumbel = actor_noise(team, batch, gumbel_key)
         given = (critics, batch, draws, gumbel, batch.scale, learner.logit_penalty)
         slope = jax.grad(lambda team: actor_loss(team, *given)[0])(team)
-        return slope, jax.grad(critic_loss)(critics, batch, target, team.policy)
+        return team.joint(slope), jax.grad(critic_loss)(critics, batch, target, team.policy)
 
     stored = jnp.arange(slots) < ring.added
     taken = private.drawn(slots, count / slots) & stored

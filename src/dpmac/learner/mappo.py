@@ -191,7 +191,7 @@ class Mappo(Learner):
             lessons = Lessons(batch, old, advantages / self.value_scale, returns / self.value_scale)
             draws = jax.vmap(team.noise_draws)(jax.random.wrap_key_data(batch.draws))
             slope = jax.grad(lambda team: policy_loss(self, team, lessons, draws, entropy)[0])(team)
-            return slope, jax.grad(lambda critics: value_loss(self, critics, lessons))(critics)
+            return team.joint(slope), jax.grad(lambda critics: value_loss(self, critics, lessons))(critics)
 
         networks = state.team, state.critics
         slopes, report = private.release(gradient, networks, jnp.ones(play.episodes, bool), play.episodes)

@@ -159,7 +159,7 @@ class Pathwise(Learner):
 
         def gradient(team: Team, place: Array) -> tuple[Team, Array]:
             slope, used = jax.grad(partial(self.private_loss, play, noise, keys[place], usage), has_aux=True)(team)
-            return slope, SHARE * (used - even)
+            return team.joint(slope), SHARE * (used - even)
 
         (found, beyond), report = private.release(gradient, team, jnp.ones(play.episodes, bool), play.episodes)
         after = (*self.step(clock, team, optimiser, found), state.scores[0], even + beyond / SHARE)

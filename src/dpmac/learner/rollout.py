@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows
+from dpmac.agents.recurrent import unrolled
 from dpmac.agents.team import Given, Team
 from dpmac.learner.replay import Episode
 from dpmac.tasks import Task, abilities, advance, allowed, each_episode
@@ -113,21 +114,29 @@ def play(
         seen = None if world is None else world(state)[None]
         return {"available": allowed(task, state), "over": ended, "world": seen}
 
-    def step(both: tuple[Any, Any], now: tuple[Array, Array, Array]):
+    def step(speaks: bool, both: tuple[Any, Any], now: tuple[Array, Array, Array]):
         state, carry = both
         observations = task.observe(state)
         logits, carry = team.listen(carry, observations, draws, scale)
         notes = noted(state)
         actions = choose(logits, notes["available"], *now)
-        carry = team.speak(carry, observations, actions, draws, scale)
+        carry = (
+            team.speak(carry, observations, actions, draws, scale) if speaks else carry._replace(time=carry.time + 1)
+        )
         next_state, rewards = advance(task, state, actions)
         taken = policy.stored(actions)
         return (next_state, carry), (observations, taken, rewards, notes, state, carry.released, logits, carry.raw)
 
-    carry = (task.reset(random.start), team.start())
-    (last, _), (observations, actions, rewards, notes, states, *said) = jax.lax.scan(
-        step, carry, (random.gumbel, random.wander, random.uniform)
-    )
+    if relaxed and not unrolled():  # on a CPU computing a step twice is faster than keeping all that it computed
+        step = jax.checkpoint(step, prevent_cse=False, static_argnums=0)
+    carry, now = (task.reset(random.start), team.start()), (random.gumbel, random.wander, random.uniform)
+    if team.speaks_once:  # then the steps after the first need no sender
+        carry, first = step(True, carry, jax.tree.map(lambda x: x[0], now))
+        (last, _), rest = jax.lax.scan(partial(step, False), carry, jax.tree.map(lambda x: x[1:], now))
+        played = jax.tree.map(lambda one, all: jnp.concatenate([one[None], all]), first, rest)
+    else:
+        (last, _), played = jax.lax.scan(partial(step, True), carry, now)
+    observations, actions, rewards, notes, states, *said = played
     observations, notes = jax.tree.map(
         lambda all, one: jnp.concatenate([all, one[None]]), (observations, notes), (task.observe(last), noted(last))
     )

@@ -10,9 +10,9 @@ import pytest
 import tyro
 from pages import DOCS, ROOT, blocks, play
 
-from dpmac import config, privacy
+from dpmac import config, experiments, privacy
 from dpmac.agents import mechanisms
-from dpmac.cli import completion
+from dpmac.cli import completion, parse, reproduce
 
 PAGES = sorted(DOCS.glob("*.md"))
 OWN, LONG = {"extend", "own-task"}, {"reproduction", "frontier", "deploy"}
@@ -64,6 +64,11 @@ def test_links_and_pictures_lead_somewhere(page):
         assert (page.parent / link).exists(), link
 
 
+def test_the_paper_s_figure_on_the_page_for_newcomers_is_that_of_the_results():
+    picture = (DOCS / "pictures" / "paper-step-1.png").read_bytes()
+    assert picture == (ROOT / "results" / "figures" / "step-1.0.png").read_bytes()
+
+
 def test_every_page_is_in_the_navigation():
     nav = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(nav) == sorted(page.name for page in PAGES)
@@ -91,3 +96,13 @@ def test_every_mechanism_has_a_class_a_price_and_a_twin_for_deployment(name, tmp
     measurement = privacy.Measurement(ledger, 0, privacy.Release(spec, noise, horizon=3), size)
     measurement.begin()
     assert measurement.release(0, np.arange(size)).copies.shape == (1, size)  # type: ignore[union-attr]
+
+
+def test_the_commands_of_a_full_reproduction_plan_as_many_runs_as_the_page_says():
+    page, new, planned = (DOCS / "reproduction.md").read_text(), [], set()
+    for line in re.findall(r"^    dpmac reproduce (.*)$", page, re.MULTILINE):
+        wanted = reproduce.wanted_of(parse(reproduce.Reproduce, shlex.split(line), "dpmac reproduce", ""))
+        names = {run for name, config in wanted.items() for run in experiments.run_names(name, config).values()}
+        new.append(len(names - planned))
+        planned |= names
+    assert "They train {}, {}, {} and {} runs".format(*new) in page

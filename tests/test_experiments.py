@@ -112,7 +112,8 @@ def test_runs_of_a_profile_have_names_of_their_own():
 
 def test_the_release_profile_is_the_release_of_the_paper():
     """Its configuration files and scripts: two layers, layer norms, recurrent critics, σ̃ by a tanh, messages scaled to
-    C, one past observation, landmarks on 0.8·[-1, 1]², and on PP γ = 0.95 and 64 hidden numbers of the protocol."""
+    C, one past observation, landmarks on 0.8·[-1, 1]², and on PP γ = 0.95, 64 hidden numbers of the protocol and the
+    nearest predator first."""
     found = slice_of("release", ["nonprivate", "step-0.1", "step-1.0", "episode-1.0"])
     assert {config.budgets for name, config in found.items() if "silent" not in name} == {
         tuple(BUDGETS[name] for name in ("free", "step-0.1", "step-1", "episode-1"))
@@ -126,7 +127,8 @@ def test_the_release_profile_is_the_release_of_the_paper():
         assert learner.recurrent_critic is (config.method != "i2c")
         assert learner.updates(program.rollout) == program.training.episodes
         assert (learner.discount, networks.message_hidden) == ((0.95, 64) if config.task == "pp" else (0.99, 32))
-        assert config.task_options == ({"landmark_range": 0.8} if config.task == "cn" else {})
+        options = {"cn": {"landmark_range": 0.8}, "pp": {"others": "nearest"}}
+        assert config.task_options == options.get(config.task, {})
         team = jax.eval_shape(program.team, jax.random.key(0))
         if config.method == "dpmac":
             sender = team.members.protocol
@@ -149,7 +151,7 @@ def test_what_is_asked_for_by_itself_comes_before_the_profile():
     assert found.learner_options["discount"] == 0.5
     assert found.learner_options["recurrent_critic"] is True
     assert (found.networks.layers, found.networks.layer_norm, found.networks.message_hidden) == (1, True, 64)
-    assert found.task_options == {"horizon": 3}
+    assert found.task_options == {"horizon": 3, "others": "nearest"}
     assert experiments.profiled(asked, "default", defaults) == asked
 
 

@@ -133,15 +133,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "dpmac": {"method_options": {"bounded": True, "past": True, "rescale": True, "merge": True}},
         "i2c": {"learner_options": {"recurrent_critic": False}},
         "cn": {"task_options": {"landmark_range": 0.8}},
-        "pp": {"networks": {"message_hidden": 64}, "learner_options": {"discount": 0.95}},
+        "pp": {
+            "task_options": {"others": "nearest"},
+            "networks": {"message_hidden": 64},
+            "learner_options": {"discount": 0.95},
+        },
     },
+    "fresh": {"learner_options": {**EACH_EPISODE, "replay_noise": False}},
+    "slow": {"learner_options": {**EACH_EPISODE, "learning_rate": 7e-4 / 4}},
+    "normed": {"networks": {"layer_norm": True}, "learner_options": EACH_EPISODE},
 }
 """What a variant changes in a configuration; what it changes in those of one method or task stands under its name.
 
 early: I2C as version 0.1 had it. equal: noise at receivers as wide as DPMAC's message, 8 numbers, where TarMAC has 4
 and I2C 32. paper: the paper's one update an episode. release: networks, form of messages, past sampling, starts and
 settings of the paper's release, but for its faults; I2C's critics have no hidden state, for it needs values of single
-actions.
+actions. fresh, slow, normed: one update an episode with new noise at each replay, with a quarter of the learning rate,
+and with normalised inputs of actors.
 """
 
 PERCENTILES = {"cn": 60.0, "pp": 40.0}
@@ -208,10 +216,16 @@ ABLATIONS: dict[str, tuple[Cell, ...]] = {
         for method in ("tarmac", "i2c")
         for cell in cells(task, method, ("free", "step-1", "step-0.1", "episode-1", "episode-0.1"), "equal")
     ),
+    "pace": tuple(
+        cell
+        for variant in ("paper", "fresh", "slow", "normed")
+        for cell in cells("cn", "dpmac", ("free", "step-1", "step-0.1", "step-0.01"), variant)
+    ),
 }
 """What the paper did not ask: a sender without spread; actors without memory; noise that keeps its promise; one update
 an episode instead of one in four; cooperative navigation where agents see no further than 0.5; I2C as version 0.1 had
-it; TarMAC and I2C at ε = 0.01, of which the paper speaks without a figure; and receivers with equally wide noise."""
+it; TarMAC and I2C at ε = 0.01, of which the paper speaks without a figure; receivers with equally wide noise; and why a
+middling noise costs most on CN at one update an episode."""
 
 
 @dataclass(frozen=True)

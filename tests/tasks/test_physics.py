@@ -235,3 +235,11 @@ def test_pp_predator_sees_the_nearest_prey_only():
     seen = np.asarray(task.observe(state)[:, 4:6])
     np.testing.assert_allclose(seen[:, 0], np.asarray(state.preys.x)[near] - state.predators.x, rtol=1e-6)
     np.testing.assert_allclose(seen[:, 1], np.asarray(state.preys.y)[near] - state.predators.y, rtol=1e-6)
+
+
+def test_pp_predator_sees_the_nearest_of_the_others_first_on_demand():
+    """By hand: predator 0 at the origin, 1 at distance 0.9, 2 at 0.5."""
+    predators = Bodies(*jnp.array([[0.0, 0.9, 0.0], [0.0, 0.0, 0.5], [0.0] * 3, [0.0] * 3]))
+    state = pp.PPState(predators, Bodies(*jnp.zeros((4, 2))))
+    np.testing.assert_allclose(pp.PP().observe(state)[0, 6:], [0.9, 0.0, 0.0, 0.5])
+    np.testing.assert_allclose(pp.PP(others="nearest").observe(state)[0, 6:], [0.0, 0.5, 0.9, 0.0])

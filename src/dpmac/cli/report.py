@@ -64,6 +64,7 @@ def run(argv: Sequence[str]) -> None:
         "readings": {
             name: {"verdicts": count, "moved": moved} for name, (count, moved) in claims.sensitivity(results).items()
         },
+        "robust": [judgement.claim.name for judgement in claims.robust(results)],
         "claims": [claim_data(judgement) for judgement in found],
         "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
     }

@@ -24,7 +24,8 @@ class Reproduce(Work):
 
     figures: tyro.conf.Positional[tuple[str, ...]]
     """all (the default), or some of: nonprivate step-0.1 step-1.0 step-dpmac tarmac i2c episode-0.1 episode-1.0
-    episode-dpmac, and of our own ablations: deterministic feedforward exact often narrow early stringent equal."""
+    episode-dpmac, and of our own ablations: deterministic feedforward exact often narrow early stringent equal
+    pace."""
     out: Path
     """Folder for the results."""
     profile: Profile = "default"

@@ -164,6 +164,8 @@ ABLATION_TEXTS = {
     "exact": "Noise that keeps its promise, at the same claimed ε.",
     "early": "I2C whose prior learns from few large effects among many small ones, as version 0.1 had it.",
     "equal": "Noise at receivers of TarMAC and I2C as wide as a message of DPMAC, 8 numbers instead of 4 and 32.",
+    "pace": "One update an episode: with replayed noise (paper), new noise at each replay (fresh), a quarter of the "
+    "learning rate (slow), and normalised inputs (normed).",
 }
 
 

@@ -16,6 +16,7 @@ from dpmac.tasks.particles import Bodies, Convention, Points
 
 Reading = Literal["preys", "predators"]
 Fence = Literal["adds", "replaces"]
+Others = Literal["index", "nearest"]
 
 PREDATOR_RADIUS = 0.04
 PREY_RADIUS = 0.05
@@ -44,6 +45,8 @@ class PP:
     fence: Fence = "adds"
     """Beyond the fence, the push back inwards `adds` to a prey's flight (I2C's code and the paper's release), or
     `replaces` it (version 0.1 of this package)."""
+    others: Others = "index"
+    """Other predators are observed in the order of their `index`, or the `nearest` first (the paper's release)."""
     convention: Convention = "openai"
     """Integration."""
     view_radius: float = math.inf
@@ -64,6 +67,7 @@ class PP:
         check_count("preys", self.preys, 1, 256)
         check_choice("reward", self.reward, Reading)
         check_choice("fence", self.fence, Fence)
+        check_choice("others", self.others, Others)
         check_choice("convention", self.convention, Convention)
         check_radius(self.view_radius)
         check_count("horizon", self.horizon, 1, 10_000)
@@ -90,7 +94,11 @@ class PP:
         predators = state.predators
         nearest = [value[:, None] for value in nearest_of(predators, state.preys)]
         dx, dy = particles.pairs(predators, predators)
-        others = particles.seen(particles.others(dx), particles.others(dy), self.view_radius)
+        dx, dy = particles.others(dx), particles.others(dy)
+        if self.others == "nearest":
+            order = jnp.argsort(particles.distance(dx, dy), axis=1)
+            dx, dy = (jnp.take_along_axis(x, order, axis=1) for x in (dx, dy))
+        others = particles.seen(dx, dy, self.view_radius)
         own = [predators.vx, predators.vy, predators.x, predators.y]
         return particles.observation(own, particles.seen(nearest[0], nearest[1], self.view_radius), others)
 

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from dpmac import tasks
+from dpmac.agents.team import pick
+from dpmac.analysis import expected
 from dpmac.config import AccountantName, Budget, RunConfig, Unit, require, whole
 from dpmac.results import stats
 from dpmac.results.summary import summary
@@ -25,6 +27,7 @@ def evaluate(
     delta: float | None = None,
     unit: Unit | None = None,
     accountant: AccountantName | None = None,
+    all_secrets: bool = False,
 ) -> list[dict[str, Any]]:
     """Play greedy episodes with every team of a run, and return one dict for each team, as `dpmac evaluate --json`
     prints it.
@@ -32,23 +35,27 @@ def evaluate(
     The starts are the same for all teams and all runs of a task. By default each plays 4096 episodes, or 256 in an
     environment on the host. With `epsilon`, one budget or several of them (1, "inf", or "1:0.1:inf" with one for each
     agent), all teams are evaluated at these instead of their own; `delta`, `unit` and `accountant` describe them and
-    are the run's by default.
+    are the run's by default. With `all_secrets` a return is the mean over all secrets and releases of each start (see
+    `dpmac.analysis.expected`), instead of one draw of both.
     """
     given = [epsilon] if isinstance(epsilon, str | float | int) else epsilon
     changes = {"delta": delta, "unit": unit, "accountant": accountant}
-    return rows_of(population.load(Path(folder)), episodes, [str(each) for each in given], changes)
+    return rows_of(population.load(Path(folder)), episodes, [str(each) for each in given], changes, all_secrets)
 
 
 def rows_of(
-    loaded: Loaded, episodes: int | None, epsilon: Sequence[str], changes: dict[str, Any]
+    loaded: Loaded, episodes: int | None, epsilon: Sequence[str], changes: dict[str, Any], all_secrets: bool = False
 ) -> list[dict[str, Any]]:
     """`evaluate` for a population that is loaded."""
     check_episodes(episodes)
+    task = loaded.program.task
+    require(not all_secrets or expected.applies(task), f"{task.name} has no secrets that can be set one after another")
     budgets = budgets_of(loaded.config, epsilon, changes)
     if budgets:
         population.check(dataclasses.replace(loaded.config, budgets=tuple(budgets)))
     count = episodes or most_of(loaded)
-    return [score(loaded, index, budget, count) for budget in budgets or [None] for index in range(len(loaded.runs))]
+    indices = range(len(loaded.runs))
+    return [score(loaded, index, budget, count, all_secrets) for budget in budgets or [None] for index in indices]
 
 
 def check_episodes(episodes: int | None) -> None:
@@ -84,14 +91,17 @@ def budgets_of(config: RunConfig, epsilon: Sequence[str], changes: dict[str, Any
     return [dataclasses.replace(like, epsilon=Budget.parse(text).epsilon, **given) for text in epsilon]
 
 
-def score(loaded: Loaded, index: int, other: Budget | None, episodes: int) -> dict[str, Any]:
+def score(loaded: Loaded, index: int, other: Budget | None, episodes: int, all_secrets: bool = False) -> dict[str, Any]:
     """What one team earns, at its own budget or at another one."""
     run = loaded.runs[index]
     budget = other or run.budget
     scale = noise.scale_of(loaded.config, loaded.program, budget)
-    team = jax.tree.map(lambda leaf: leaf[index : index + 1], loaded.teams)
-    one = jax.tree.map(lambda leaf: leaf[None], scale)
-    returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
+    if all_secrets:
+        team, key = pick(loaded.teams, index), jax.random.key(train.EVALUATION_SEED)
+        returns = np.asarray(expected.expected(loaded.program, team, scale, key, episodes), float)
+    else:
+        team, one = pick(loaded.teams, slice(index, index + 1)), pick(scale, None)
+        returns = np.asarray(population.scores(loaded.program, team, one, episodes)[0], float)
     margin = 1.96 * returns.std(ddof=1) / math.sqrt(episodes)
     return {
         "return_mean": float(returns.mean()),

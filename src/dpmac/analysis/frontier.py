@@ -23,17 +23,22 @@ CURVE = np.geomspace(0.1, 30, 41)
 
 
 def examine(
-    out: Path, wanted: Mapping[str, RunConfig], family: Mapping[str, RunConfig], scale: ScaleName, audited: int = 0
+    out: Path,
+    wanted: Mapping[str, RunConfig],
+    family: Mapping[str, RunConfig],
+    scale: ScaleName,
+    audited: int = 0,
+    scored_only: bool = False,
 ) -> Iterator[str]:
     """Find out about each finished team what has not been found out yet, and say its name.
 
-    That is what it earns over all secrets, what an eavesdropper tells of its secrets, where its symbols lose, and if
-    asked for a lower bound on its ε from so many transcripts. It is added to the run's final.json, so that a kill loses
-    the run in hand at most. All verdicts on the family, to which those wanted belong, hold together with the frontier's
-    confidence.
+    That is what it earns over all secrets; unless this is enough, what an eavesdropper tells of its secrets and where
+    its symbols lose; and if asked for a lower bound on its ε from so many transcripts. It is added to the run's
+    final.json, so that a kill loses the run in hand at most. All verdicts on the family, to which those wanted belong,
+    hold together with the frontier's confidence.
     """
     confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
-    speaking = {*speakers(wanted)}
+    speaking = set() if scored_only else {*speakers(wanted)}
     for name in runs_of(wanted):
         folder = out / "runs" / name
         final = store.read_json(folder / "final.json") if records.finished(folder) else {}
@@ -82,7 +87,7 @@ def summary(
     """What a frontier shows, as plain data: a row for each line and budget of which runs are finished, and the limits.
 
     `before` is an earlier summary, whose limits are kept where they are the same. Returns are means over all secrets
-    and releases where every team has been examined for it (`expected`), else over one draw of both.
+    and releases, or over several draws of both, where every team has been examined for it (`expected`), else over one.
     """
     config = next(iter(wanted.values()))
     task = tasks.make(config.task, **config.task_options)
@@ -103,7 +108,7 @@ def summary(
             "seeds": len(config.seeds),
             "steps": config.training.steps,
             "final_episodes": episodes,
-            "scored": "all secrets" if exact else "one draw",
+            "scored": expected.scored(task) if exact else "one draw",
             "finished": sum(len(row["returns"]) for row in rows),
             "runs": sum(len(item.budgets) * len(item.seeds) for item in wanted.values()),
             "recipe": {
@@ -162,7 +167,14 @@ def row_of(line: str, epsilon: float, found: Sequence[Record], exact: bool) -> d
         "eavesdropper": heard_in(found),
         "gap": lost_in(found),
         "audit": audited_in(found),
+        "train_seconds": seconds_in(found),
     }
+
+
+def seconds_in(found: Sequence[Record]) -> float | None:
+    """Seconds of training for one run, where runs were trained side by side; nothing where it was not noted."""
+    noted = [population for record in found if (population := record.final.get("population"))]
+    return float(np.mean([each["train_seconds"] / each["runs"] for each in noted])) if noted else None
 
 
 def heard_in(found: Sequence[Record]) -> dict[str, Any] | None:

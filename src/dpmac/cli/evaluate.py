@@ -35,6 +35,8 @@ class Evaluate:
     """What these budgets cover: one message or an episode; by default as in the run."""
     accountant: AccountantName | None = None
     """Accountant that turns these budgets into noise; by default the run's."""
+    all_secrets: bool = False
+    """Average each start over all secrets and, if they are few, all releases, instead of one draw of both."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -49,7 +51,7 @@ def run(argv: Sequence[str]) -> None:
     progress.use_cache()
     loaded = population.load(options.folder)
     changes = {name: getattr(options, name) for name in ("delta", "unit", "accountant")}
-    rows = evaluate.rows_of(loaded, options.episodes, options.epsilon, changes)
+    rows = evaluate.rows_of(loaded, options.episodes, options.epsilon, changes, options.all_secrets)
     emit(rows, options.json, lambda: table(options.folder, loaded, rows))
 
 

@@ -10,7 +10,7 @@ def frontier(count, once, silent):
     """A frontier with so many agents."""
     shared = {"epsilon": 3.0, "train_seconds": 10.0 * count}
     return {
-        "task_options": {"agents": count},
+        "agents": count,
         "steps": 1000,
         "limits": {
             "silence": {"return_mean": -7.0 * count},
@@ -30,6 +30,9 @@ def test_teams_stand_beside_the_limit_for_their_number():
     small, *_, large = agents.points(FOUND)
     assert (small.agents, small.limit, small.seconds, small.returns) == (3, -12.0, 30.0, [-13.0, -13.5])
     assert (large.agents, large.line, large.limit) == (5, "silent", -35.0)
+    more = frontier(3, [-13.0], [-22.0])
+    more["rows"].append({**more["rows"][0], "epsilon": 10.0})
+    assert len(agents.points([FOUND[0], more])) == 4
 
 
 def test_the_command_prints_a_table_and_draws_a_picture(tmp_path, capsys):
@@ -43,6 +46,6 @@ def test_the_command_prints_a_table_and_draws_a_picture(tmp_path, capsys):
 
 
 def test_other_files_are_bad_input(tmp_path, capsys):
-    (tmp_path / "frontier.json").write_text(json.dumps({"task_options": {}}))
+    (tmp_path / "frontier.json").write_text(json.dumps({"rows": []}))
     assert main(["plot", "--agents", str(tmp_path), "--out", str(tmp_path / "agents.svg")]) == 2
     assert "agents" in capsys.readouterr().err

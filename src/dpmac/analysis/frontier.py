@@ -102,6 +102,7 @@ def summary(
         {
             "task": config.task,
             "task_options": config.task_options,
+            "agents": task.agents,
             "reward_unit": task.reward_unit,
             "scale": scale,
             "delta": DELTA,
@@ -219,11 +220,13 @@ def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
 def limits_of(
     task: Task, wanted: Mapping[str, RunConfig], episodes: int, before: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """All limits over ε (see `limit.curves`), at every budget and densely between; nothing where the task has none."""
+    """All limits over ε (see `limit.curves`), at every budget and, for small teams, densely between; nothing where the
+    task has none."""
     if not limit.applies(task):
         return None
     budgets = {budget.epsilon[0] for config in wanted.values() for budget in config.budgets if budget.private}
-    epsilons = sorted({round(float(epsilon), 4) for epsilon in CURVE} | {e for e in budgets if e <= staircase.LARGEST})
+    curve = CURVE if task.agents <= limit.MOST_AGENTS else ()
+    epsilons = sorted({round(float(epsilon), 4) for epsilon in curve} | {e for e in budgets if e <= staircase.LARGEST})
     settled = {"task": repr(task), "episodes": episodes, "delta": DELTA, "epsilons": epsilons}
     if before and before.get("settled") == settled:
         return dict(before)

@@ -27,25 +27,24 @@ class Point(NamedTuple):
 def read(path: Path) -> dict[str, Any]:
     """A frontier's folder, or a copy of its frontier.json."""
     found = store.read_json(path / "frontier.json" if path.is_dir() else path)
-    fits = isinstance(found, dict) and "agents" in found.get("task_options", {})
-    require(fits, f"{path} is no frontier of a task whose option `agents` was set")
+    require(isinstance(found, dict) and "agents" in found, f"{path} is no frontier that says how many agents it has")
     return found
 
 
 def points(frontiers: Sequence[dict[str, Any]]) -> list[Point]:
-    """All points, by the number of agents."""
+    """Points of the lines and budgets that all frontiers have, by the number of agents."""
     made = []
+    kinds = [{(row["line"], row["epsilon"]) for row in found["rows"]} for found in frontiers]
     for found in frontiers:
         limits = found["limits"] or {}
         told = limits.get("lines", {}).get("randomised", {}).get("points", [])
         at = {point["epsilon"]: point["return_mean"] for point in told}
-        for row in found["rows"]:
+        for row in (row for row in found["rows"] if (row["line"], row["epsilon"]) in set.intersection(*kinds)):
             silent = row["line"] == "silent"
             label = row["label"] if silent else f"{row['label']}, ε = {row['epsilon']:g}"
             once = at.get(row["epsilon"]) if row["line"] == "response-once" else None
             limit = limits.get("silence", {}).get("return_mean") if silent else once
-            agents, seconds = int(found["task_options"]["agents"]), row.get("train_seconds")
-            made.append(Point(agents, row["line"], label, row["returns"], seconds, limit))
+            made.append(Point(found["agents"], row["line"], label, row["returns"], row.get("train_seconds"), limit))
     return sorted(made)
 
 

@@ -27,12 +27,16 @@ FOUND = [frontier(5, [-21.0, -23.0], [-36.0]), frontier(3, [-13.0, -13.5], [-22.
 
 
 def test_teams_stand_beside_the_limit_for_their_number():
-    small, *_, large = agents.points(FOUND)
-    assert (small.agents, small.limit, small.seconds, small.returns) == (3, -12.0, 30.0, [-13.0, -13.5])
-    assert (large.agents, large.line, large.limit) == (5, "silent", -35.0)
+    small, large = agents.points(FOUND)
+    assert small[0] == 3
+    assert small[3:] == ([-13.0 / 3, -4.5], -4.0, -7.0, 30.0)
+    assert (large.agents, large.label) == (5, "once, ε = 3")
+
+
+def test_lines_and_budgets_that_one_frontier_alone_has_are_left_out():
     more = frontier(3, [-13.0], [-22.0])
     more["rows"].append({**more["rows"][0], "epsilon": 10.0})
-    assert len(agents.points([FOUND[0], more])) == 4
+    assert [point.label for point in agents.points([FOUND[0], more])] == ["once, ε = 3"] * 2
 
 
 def test_the_command_prints_a_table_and_draws_a_picture(tmp_path, capsys):
@@ -41,7 +45,7 @@ def test_the_command_prints_a_table_and_draws_a_picture(tmp_path, capsys):
         path.write_text(json.dumps(found))
     line = ["plot", "--agents", *map(str, paths), "--out", str(tmp_path / "agents.svg")]
     assert main(line) == 0
-    assert "| 5 | once, ε = 3 | -22.00 | -20.00 | -4.400 | -4.000 | 50 |" in capsys.readouterr().out
+    assert "| once, ε = 3 | 5 | 2 | -22.00 | -4.400 | -4.000 | -7.000 | 50 |" in capsys.readouterr().out
     assert "return of an agent" in (tmp_path / "agents.svg").read_text()
 
 

@@ -4,24 +4,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dpmac.config import require
 from dpmac.figures.frontier import STYLES, number
 from dpmac.figures.plots import INK, canvas, save
-from dpmac.results import stats, store
+from dpmac.results import store
 
 
 class Point(NamedTuple):
-    """One line of a frontier at one budget."""
+    """One line of a frontier at one budget. Everything is of one agent but the number of agents and the seconds."""
 
     agents: int
     line: str
     label: str
     returns: list[float]
-    """(seed,) of the team."""
+    """(seed,)"""
+    limit: float | None
+    """Of scripted walkers behind randomised response that is used once."""
+    silence: float | None
+    """Of scripted walkers who hear nothing."""
     seconds: float | None
     """Of training a run."""
-    limit: float | None
-    """Of scripted walkers: behind the same channel, or silent."""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -33,52 +37,53 @@ def read(path: Path) -> dict[str, Any]:
 
 def points(frontiers: Sequence[dict[str, Any]]) -> list[Point]:
     """Points of the lines and budgets that all frontiers have, by the number of agents."""
+    shared = set.intersection(*({(row["line"], row["epsilon"]) for row in found["rows"]} for found in frontiers))
     made = []
-    kinds = [{(row["line"], row["epsilon"]) for row in found["rows"]} for found in frontiers]
     for found in frontiers:
-        limits = found["limits"] or {}
+        limits, agents = found["limits"] or {}, found["agents"]
         told = limits.get("lines", {}).get("randomised", {}).get("points", [])
-        at = {point["epsilon"]: point["return_mean"] for point in told}
-        for row in (row for row in found["rows"] if (row["line"], row["epsilon"]) in set.intersection(*kinds)):
-            silent = row["line"] == "silent"
-            label = row["label"] if silent else f"{row['label']}, ε = {row['epsilon']:g}"
-            once = at.get(row["epsilon"]) if row["line"] == "response-once" else None
-            limit = limits.get("silence", {}).get("return_mean") if silent else once
-            made.append(Point(found["agents"], row["line"], label, row["returns"], row.get("train_seconds"), limit))
-    return sorted(made)
+        earned = {("response-once", point["epsilon"]): point["return_mean"] / agents for point in told}
+        silence = limits["silence"]["return_mean"] / agents if limits else None
+        for row in found["rows"]:
+            kind = row["line"], row["epsilon"]
+            if kind in shared and row["line"] != "silent":
+                label = f"{row['label']}, ε = {row['epsilon']:g}"
+                returns = [value / agents for value in row["returns"]]
+                made.append(Point(agents, kind[0], label, returns, earned.get(kind), silence, row.get("train_seconds")))
+    return sorted(made, key=lambda point: (point.line, point.label, point.agents))
 
 
 def table(frontiers: Sequence[dict[str, Any]]) -> str:
     """The points for people, as Markdown has it."""
-    head = ["agents", "channel", "return, mean", "limit", "return of an agent", "limit of an agent", "seconds"]
+    head = ["channel", "agents", "teams", "team return", "return of an agent", "limit", "silence", "seconds"]
     rows = []
     for point in points(frontiers):
-        mean, limit = stats.interval(point.returns).value, point.limit
-        each = None if limit is None else limit / point.agents
-        numbers = [number(mean), number(limit), number(mean / point.agents, ".3f"), number(each, ".3f")]
-        rows.append([str(point.agents), point.label, *numbers, number(point.seconds, ".0f")])
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * 2 + ["---:"] * 5, *rows])
+        mean = float(np.mean(point.returns))
+        each = [number(value, ".3f") for value in (mean, point.limit, point.silence)]
+        counts = [str(point.agents), str(len(point.returns)), number(mean * point.agents)]
+        rows.append([point.label, *counts, *each, number(point.seconds, ".0f")])
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---", *["---:"] * 7], *rows])
 
 
 def files(frontiers: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
-    """The picture: return of an agent, each team a mark, beside scripted walkers; and seconds of training a run."""
+    """The picture: return of an agent, each team a mark, between scripted walkers; and seconds of training a run."""
     drawn = points(frontiers)
     with canvas(9.0, 3.8) as picture:
         earned, spent = picture.subplots(1, 2)
-        for line in dict.fromkeys(point.line for point in drawn):
-            mine = [point for point in drawn if point.line == line]
-            across, (colour, marker, _) = [point.agents for point in mine], STYLES.get(line, (INK, "x", ":"))
-            each = [stats.interval(point.returns).value / point.agents for point in mine]
-            earned.plot(across, each, marker, color=colour, label=f"teams: {mine[0].label}")
+        for label in dict.fromkeys(point.label for point in drawn):
+            mine = [point for point in drawn if point.label == label]
+            across, (colour, marker, _) = [point.agents for point in mine], STYLES.get(mine[0].line, (INK, "x", ":"))
+            means = [float(np.mean(point.returns)) for point in mine]
+            earned.plot(across, means, marker, color=colour, label=f"teams: {label}")
             for point in mine:
-                teams = [value / point.agents for value in point.returns]
-                earned.plot([point.agents] * len(teams), teams, "_", color=colour, markersize=9)
-            limits = [(point.agents, point.limit / point.agents) for point in mine if point.limit is not None]
-            if limits:
-                label = f"scripted walkers: {mine[0].label}"
-                earned.plot(*zip(*limits, strict=True), color=colour, linewidth=1, linestyle="--", label=label)
+                earned.plot([point.agents] * len(point.returns), point.returns, "_", color=colour, markersize=12)
+            for name, dash, colour_of in (("limit", "--", colour), ("silence", ":", INK)):
+                values = [getattr(point, name) for point in mine]
+                if None not in values:
+                    what = "the same channel" if name == "limit" else name
+                    earned.plot(across, values, dash, color=colour_of, linewidth=1, label=f"scripted walkers: {what}")
             if all(point.seconds for point in mine):
-                spent.plot(across, [point.seconds for point in mine], marker + "-", color=colour, label=mine[0].label)
+                spent.plot(across, [point.seconds for point in mine], marker + "-", color=colour, label=label)
         for axes in (earned, spent):
             axes.set_xticks(sorted({point.agents for point in drawn}))
             axes.set_xlabel("agents")

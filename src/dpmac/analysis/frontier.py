@@ -173,7 +173,8 @@ def row_of(line: str, epsilon: float, found: Sequence[Record], exact: bool) -> d
 
 
 def seconds_in(found: Sequence[Record]) -> float | None:
-    """Seconds of training for one run, where runs were trained side by side; nothing where it was not noted."""
+    """Seconds of training for one of the runs that were trained side by side, in the last slice where training was cut
+    into several; nothing where it was not noted."""
     noted = [population for record in found if (population := record.final.get("population"))]
     return float(np.mean([each["train_seconds"] / each["runs"] for each in noted])) if noted else None
 

@@ -28,21 +28,24 @@ def examine(
     family: Mapping[str, RunConfig],
     scale: ScaleName,
     audited: int = 0,
-    scored_only: bool = False,
+    brief: bool = False,
 ) -> Iterator[str]:
     """Find out about each finished team what has not been found out yet, and say its name.
 
-    That is what it earns over all secrets; unless this is enough, what an eavesdropper tells of its secrets and where
-    its symbols lose; and if asked for a lower bound on its ε from so many transcripts. It is added to the run's
-    final.json, so that a kill loses the run in hand at most. All verdicts on the family, to which those wanted belong,
-    hold together with the frontier's confidence.
+    That is what it earns over all secrets, what an eavesdropper tells of its secrets, where its symbols lose, and if
+    asked for a lower bound on its ε from so many transcripts; in `brief` what it earns alone, where that is cheap. It
+    is added to the run's final.json, so that a kill loses the run in hand at most. All verdicts on the family, to which
+    those wanted belong, hold together with the frontier's confidence.
     """
     confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
-    speaking = set() if scored_only else {*speakers(wanted)}
+    speaking = set() if brief else {*speakers(wanted)}
+    config = next(iter(wanted.values()))
+    cheap = tasks.abilities(tasks.make(config.task, **config.task_options)).shares is not None
     for name in runs_of(wanted):
         folder = out / "runs" / name
         final = store.read_json(folder / "final.json") if records.finished(folder) else {}
-        asked = {"expected", *({"eavesdropper", "gap"} if name in speaking else ())}
+        asked = {"expected"} if cheap or not brief else set()
+        asked |= {"eavesdropper", "gap"} if name in speaking else set()
         asked |= {"audit"} if audited and name in speaking else set()
         if not final or not (asked := asked - final.keys()):
             continue

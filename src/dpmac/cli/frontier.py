@@ -45,7 +45,8 @@ class Frontier(Work):
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
-    """Only train and score. Skip the eavesdropper and the analysis of what symbols lose."""
+    """Only train and score. Skip the eavesdropper, the analysis of what symbols lose and, if agents may see each other,
+    the scores over all secrets."""
     audit: int = 0
     """Also audit every private agent of every team with this many transcripts. 10000 give bounds close to ε; one symbol
     at ε = 10 needs 100000."""

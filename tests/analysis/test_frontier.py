@@ -49,6 +49,14 @@ def test_teams_are_scored_over_all_secrets_as_evaluation_does(finished):
     assert all(row["train_seconds"] > 0 for row in finished[1]["rows"])
 
 
+def test_a_team_that_shares_its_parameters_plays_with_any_number_of_agents(finished):
+    """As many as it was trained with earn what it earns; more of them walk, so that more is lost."""
+    folder = next((finished[0] / "runs").glob("*response-once*"))
+    own, same, more = (evaluate(folder, episodes=8, agents=agents)[0]["return_mean"] for agents in (None, 3, 6))
+    assert own == pytest.approx(same, rel=1e-6)
+    assert more < own
+
+
 # The grid -------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpmac import tasks
@@ -28,6 +29,7 @@ def evaluate(
     unit: Unit | None = None,
     accountant: AccountantName | None = None,
     all_secrets: bool = False,
+    agents: int | None = None,
 ) -> list[dict[str, Any]]:
     """Play greedy episodes with every team of a run, and return one dict for each team, as `dpmac evaluate --json`
     prints it.
@@ -36,11 +38,30 @@ def evaluate(
     environment on the host. With `epsilon`, one budget or several of them (1, "inf", or "1:0.1:inf" with one for each
     agent), all teams are evaluated at these instead of their own; `delta`, `unit` and `accountant` describe them and
     are the run's by default. With `all_secrets` a return is the mean over all secrets and releases of each start (see
-    `dpmac.analysis.expected`), instead of one draw of both.
+    `dpmac.analysis.expected`), instead of one draw of both. With `agents`, teams that share their parameters play with
+    this many agents, in a task that has such an option.
     """
     given = [epsilon] if isinstance(epsilon, str | float | int) else epsilon
     changes = {"delta": delta, "unit": unit, "accountant": accountant}
-    return rows_of(population.load(Path(folder)), episodes, [str(each) for each in given], changes, all_secrets)
+    loaded = resized(population.load(Path(folder)), agents)
+    return rows_of(loaded, episodes, [str(each) for each in given], changes, all_secrets)
+
+
+def resized(loaded: Loaded, agents: int | None) -> Loaded:
+    """The same teams with another number of agents, who all are as one of theirs; None: as they are."""
+    if agents is None:
+        return loaded
+    require(loaded.config.networks.share_parameters, "only teams that share their parameters can have other numbers")
+    config = dataclasses.replace(loaded.config, task_options={**loaded.config.task_options, "agents": agents})
+    program = population.check(config)
+    leaves, like = jax.tree.leaves(loaded.teams), jax.eval_shape(program.team, jax.random.key(0))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(like)]
+    fits = all(leaf.shape[2:] == shape[1:] for leaf, shape in zip(leaves, shapes, strict=True))
+    require(fits, f"the networks of {config.method} depend on the number of agents")
+    parts = [jnp.broadcast_to(leaf[:, :1], (len(leaf), *shape)) for leaf, shape in zip(leaves, shapes, strict=True)]
+    scale = noise.scales_of(config, program, [run.budget for run in loaded.runs])
+    teams = jax.tree.unflatten(jax.tree.structure(like), parts)
+    return loaded._replace(config=config, program=program, teams=teams, scale=scale)
 
 
 def rows_of(

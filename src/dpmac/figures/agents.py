@@ -82,8 +82,8 @@ def files(frontiers: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
                 if None not in values:
                     what = "the same channel" if name == "limit" else name
                     earned.plot(across, values, dash, color=colour_of, linewidth=1, label=f"scripted walkers: {what}")
-            if all(point.seconds for point in mine):
-                spent.plot(across, [point.seconds for point in mine], marker + "-", color=colour, label=label)
+            timed = [(point.agents, point.seconds) for point in mine if point.seconds is not None]
+            spent.plot(*zip(*timed, strict=True), marker + "-", color=colour, label=label) if timed else None
         for axes in (earned, spent):
             axes.set_xticks(sorted({point.agents for point in drawn}))
             axes.set_xlabel("agents")

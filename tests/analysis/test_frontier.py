@@ -15,6 +15,7 @@ from tiny import learning
 from dpmac import experiments, frontiers, tasks
 from dpmac.agents.mechanisms import noise_scale
 from dpmac.analysis import frontier
+from dpmac.analysis.evaluate import evaluate
 from dpmac.cli import main
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
@@ -37,6 +38,23 @@ def finished(tmp_path_factory):
         patch.setattr("builtins.print", lambda *text, **_: said.append(" ".join(map(str, text))))
         assert main([*COMMAND, "--out", str(out), "--export", str(out.parent / "all.json.gz"), "--json"]) == 0
     return out, json.loads(said[-1])
+
+
+def test_teams_are_scored_over_all_secrets_as_evaluation_does(finished):
+    folder = next((finished[0] / "runs").glob("*response-once*"))
+    final = json.loads((folder / "final.json").read_text())
+    (row,) = evaluate(folder, episodes=finished[1]["final_episodes"], all_secrets=True)
+    assert row["return_mean"] == pytest.approx(final["expected"]["return_mean"], rel=1e-6)
+    assert row["return_mean"] != pytest.approx(final["return_mean"], rel=1e-3)
+    assert all(row["train_seconds"] > 0 for row in finished[1]["rows"])
+
+
+def test_a_team_that_shares_its_parameters_plays_with_any_number_of_agents(finished):
+    """As many as it was trained with earn what it earns; more of them walk, so that more is lost."""
+    folder = next((finished[0] / "runs").glob("*response-once*"))
+    own, same, more = (evaluate(folder, episodes=8, agents=agents)[0]["return_mean"] for agents in (None, 3, 6))
+    assert own == pytest.approx(same, rel=1e-6)
+    assert more < own
 
 
 # The grid -------------------------------------------------------------------------------------------------------------

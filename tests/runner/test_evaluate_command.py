@@ -64,6 +64,8 @@ def test_table_shows_the_middle_of_the_seeds(folder, capsys):
         (["--epsilon", "-1"], "between 1e-6 and 1e6"),
         (["--epsilon", "1", "--delta", "1"], "delta"),
         (["--unit", "message"], "--unit describes --epsilon"),
+        (["--all-secrets"], "no secrets that can be set"),
+        (["--agents", "3"], "share their parameters"),
     ],
 )
 def test_bad_input_gets_one_clear_line(folder, arguments, says, capsys):

@@ -23,21 +23,29 @@ CURVE = np.geomspace(0.1, 30, 41)
 
 
 def examine(
-    out: Path, wanted: Mapping[str, RunConfig], family: Mapping[str, RunConfig], scale: ScaleName, audited: int = 0
+    out: Path,
+    wanted: Mapping[str, RunConfig],
+    family: Mapping[str, RunConfig],
+    scale: ScaleName,
+    audited: int = 0,
+    brief: bool = False,
 ) -> Iterator[str]:
     """Find out about each finished team what has not been found out yet, and say its name.
 
     That is what it earns over all secrets, what an eavesdropper tells of its secrets, where its symbols lose, and if
-    asked for a lower bound on its ε from so many transcripts. It is added to the run's final.json, so that a kill loses
-    the run in hand at most. All verdicts on the family, to which those wanted belong, hold together with the frontier's
-    confidence.
+    asked for a lower bound on its ε from so many transcripts; in `brief` what it earns alone, where that is cheap. It
+    is added to the run's final.json, so that a kill loses the run in hand at most. All verdicts on the family, to which
+    those wanted belong, hold together with the frontier's confidence.
     """
     confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
-    speaking = {*speakers(wanted)}
+    speaking = set() if brief else {*speakers(wanted)}
+    config = next(iter(wanted.values()))
+    cheap = tasks.abilities(tasks.make(config.task, **config.task_options)).shares is not None
     for name in runs_of(wanted):
         folder = out / "runs" / name
         final = store.read_json(folder / "final.json") if records.finished(folder) else {}
-        asked = {"expected", *({"eavesdropper", "gap"} if name in speaking else ())}
+        asked = {"expected"} if cheap or not brief else set()
+        asked |= {"eavesdropper", "gap"} if name in speaking else set()
         asked |= {"audit"} if audited and name in speaking else set()
         if not final or not (asked := asked - final.keys()):
             continue
@@ -82,7 +90,7 @@ def summary(
     """What a frontier shows, as plain data: a row for each line and budget of which runs are finished, and the limits.
 
     `before` is an earlier summary, whose limits are kept where they are the same. Returns are means over all secrets
-    and releases where every team has been examined for it (`expected`), else over one draw of both.
+    and releases, or over several draws of both, where every team has been examined for it (`expected`), else over one.
     """
     config = next(iter(wanted.values()))
     task = tasks.make(config.task, **config.task_options)
@@ -97,13 +105,14 @@ def summary(
         {
             "task": config.task,
             "task_options": config.task_options,
+            "agents": task.agents,
             "reward_unit": task.reward_unit,
             "scale": scale,
             "delta": DELTA,
             "seeds": len(config.seeds),
             "steps": config.training.steps,
             "final_episodes": episodes,
-            "scored": "all secrets" if exact else "one draw",
+            "scored": expected.scored(task) if exact else "one draw",
             "finished": sum(len(row["returns"]) for row in rows),
             "runs": sum(len(item.budgets) * len(item.seeds) for item in wanted.values()),
             "recipe": {
@@ -162,7 +171,15 @@ def row_of(line: str, epsilon: float, found: Sequence[Record], exact: bool) -> d
         "eavesdropper": heard_in(found),
         "gap": lost_in(found),
         "audit": audited_in(found),
+        "train_seconds": seconds_in(found),
     }
+
+
+def seconds_in(found: Sequence[Record]) -> float | None:
+    """Seconds of training for one of the runs that were trained side by side, in the last slice where training was cut
+    into several; nothing where it was not noted."""
+    noted = [population for record in found if (population := record.final.get("population"))]
+    return float(np.mean([each["train_seconds"] / each["runs"] for each in noted])) if noted else None
 
 
 def heard_in(found: Sequence[Record]) -> dict[str, Any] | None:
@@ -207,11 +224,13 @@ def audited_in(found: Sequence[Record]) -> dict[str, Any] | None:
 def limits_of(
     task: Task, wanted: Mapping[str, RunConfig], episodes: int, before: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """All limits over ε (see `limit.curves`), at every budget and densely between; nothing where the task has none."""
+    """All limits over ε (see `limit.curves`), at every budget and, for small teams, densely between; nothing where the
+    task has none."""
     if not limit.applies(task):
         return None
     budgets = {budget.epsilon[0] for config in wanted.values() for budget in config.budgets if budget.private}
-    epsilons = sorted({round(float(epsilon), 4) for epsilon in CURVE} | {e for e in budgets if e <= staircase.LARGEST})
+    curve = CURVE if task.agents <= limit.MOST_AGENTS else ()
+    epsilons = sorted({round(float(epsilon), 4) for epsilon in curve} | {e for e in budgets if e <= staircase.LARGEST})
     settled = {"task": repr(task), "episodes": episodes, "delta": DELTA, "epsilons": epsilons}
     if before and before.get("settled") == settled:
         return dict(before)

@@ -11,11 +11,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import multinomial
 
 from dpmac import privacy
 from dpmac.analysis import walk
@@ -43,6 +45,8 @@ LINES = {
     "bound": "bound: no mechanism and no walker passes",
 }
 MOST_AGENTS, MOST_SECRETS = 3, 4
+MOST_HEARD = 150
+"""What larger teams can hear, but for its order, at most; they have the line `randomised` alone."""
 NUMBER_LINES = {"fixed": "best cells through randomised response", "bound": LINES["bound"]}
 MOMENT_LINES = {
     "every": "randomised response at every step",
@@ -89,11 +93,14 @@ def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 
     if isinstance(task, Alarm):
         return curves_of_a_moment(task, epsilons, episodes, delta)
     scenes = scenes_of(task, episodes)
-    points: dict[str, list[dict[str, float]]] = {
-        name: [] for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)
-    }
+    few = task.agents <= MOST_AGENTS
+    names = [name for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)]
+    points: dict[str, list[dict[str, float]]] = {name: [] for name in (names if few else ["randomised"])}
     for epsilon in epsilons:
-        found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
+        if few:
+            found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
+        else:
+            found = {"randomised": randomised(scenes, epsilon)}
         for name in points:
             points[name].append({"epsilon": float(epsilon)} | summary(found[name]))
     return {
@@ -194,9 +201,11 @@ def applies(task: Task) -> bool:
     """Whether limits are known for a task, and its agents and landmarks few enough to work them out."""
     if isinstance(task, Alarm):
         return task.horizon <= MOST_SLOTS
-    return isinstance(task, Place) or (
-        known(task) and task.agents <= MOST_AGENTS and getattr(task, "symbols", 0) <= MOST_SECRETS
-    )
+    if isinstance(task, Place) or not known(task):
+        return isinstance(task, Place)
+    secrets = getattr(task, "symbols", 0)
+    few = task.agents <= MOST_AGENTS and secrets <= MOST_SECRETS
+    return few or math.comb(task.agents + secrets - 2, secrets - 1) <= MOST_HEARD
 
 
 def scenes_of(task: Task, episodes: int) -> Scenes:
@@ -204,7 +213,7 @@ def scenes_of(task: Task, episodes: int) -> Scenes:
     names = "ccn under openai's convention, midway and speaker-listener"
     require(known(task), f"limits are known for {names}, not for {task}")
     assert isinstance(task, CCN | Midway | SpeakerListener)
-    require(task.agents <= MOST_AGENTS, f"limits enumerate what 2 or 3 agents hear, not {task.agents}")
+    require(applies(task), f"limits enumerate what an agent can hear, which is too much with {task.agents} agents")
     require(episodes >= 2, f"a standard error needs at least 2 episodes, not {episodes}")
     start_key, *_ = jax.random.split(jax.random.key(train.EVALUATION_SEED), 4)
     states = jax.vmap(task.reset)(jax.random.split(start_key, episodes))
@@ -242,13 +251,26 @@ def scripted(scenes: Scenes, epsilon: float) -> dict[str, np.ndarray]:
     return {name: expected(earned, weights * mass) for name, weights in codes.items()}
 
 
-def places(scenes: Scenes, directions: np.ndarray) -> Places:
-    """Mean and variance of an agent's place for all columns (direction, landmark) that the others can have sent."""
+def randomised(scenes: Scenes, epsilon: float) -> np.ndarray:
+    """The same for randomised response alone and any number of agents: their place depends on how often each symbol was
+    sent, and all symbols are as likely."""
+    program = staircase.program(epsilon, scenes.landmarks.shape[1])
+    response = program.directions[program.basis]
+    sent = np.array(list(combinations_with_replacement(range(len(response)), scenes.others)))
+    counts = np.array([np.bincount(each, minlength=len(response)) for each in sent])
+    likely = multinomial.pmf(counts, scenes.others, np.full(len(response), 1 / len(response)))
+    return walked(scenes, places(scenes, response, sent.T)) @ likely
+
+
+def places(scenes: Scenes, directions: np.ndarray, sent: np.ndarray | None = None) -> Places:
+    """Mean and variance of an agent's place for columns (direction, landmark) that the others can have `sent` (other,
+    columns); by default all."""
     belief = staircase.posteriors(directions)[0]
     mean = belief @ scenes.landmarks
     variance = belief @ np.sum(scenes.landmarks**2, -1)[..., None]
     variance = variance[..., 0] - np.sum(mean**2, -1)
-    sent = np.indices((len(directions),) * scenes.others).reshape(scenes.others, -1)
+    if sent is None:
+        sent = np.indices((len(directions),) * scenes.others).reshape(scenes.others, -1)
     return Places(mean[:, sent].mean(1), variance[:, sent].sum(1) / scenes.others**2)
 
 

@@ -35,6 +35,10 @@ class Evaluate:
     """What these budgets cover: one message or an episode; by default as in the run."""
     accountant: AccountantName | None = None
     """Accountant that turns these budgets into noise; by default the run's."""
+    all_secrets: bool = False
+    """Average each start over all secrets and, if they are few, all releases, instead of one draw of both."""
+    agents: int | None = None
+    """Another number of agents, for teams that share their parameters and tasks that have such an option."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -47,9 +51,9 @@ def run(argv: Sequence[str]) -> None:
 
     evaluate.check_episodes(options.episodes)
     progress.use_cache()
-    loaded = population.load(options.folder)
+    loaded = evaluate.resized(population.load(options.folder), options.agents)
     changes = {name: getattr(options, name) for name in ("delta", "unit", "accountant")}
-    rows = evaluate.rows_of(loaded, options.episodes, options.epsilon, changes)
+    rows = evaluate.rows_of(loaded, options.episodes, options.epsilon, changes, options.all_secrets)
     emit(rows, options.json, lambda: table(options.folder, loaded, rows))
 
 

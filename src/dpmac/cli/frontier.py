@@ -45,7 +45,8 @@ class Frontier(Work):
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
-    """Only train. Skip the eavesdropper and the analysis of what symbols lose."""
+    """Only train and score. Skip the eavesdropper, the analysis of what symbols lose and, if agents may see each other,
+    the scores over all secrets."""
     audit: int = 0
     """Also audit every private agent of every team with this many transcripts. 10000 give bounds close to ε; one symbol
     at ε = 10 needs 100000."""
@@ -78,9 +79,9 @@ def trace(options: Frontier, wanted: dict[str, Any], command: str) -> bool:
 
     begun, out = time.monotonic(), options.home
     worked = work_through(out, wanted, options, command)
-    if not (worked.interrupted or options.skip_examination):
+    if not worked.interrupted:
         family = wanted_of(dataclasses.replace(options, lines=None)) | wanted
-        for name in frontier.examine(out, wanted, family, options.scale, options.audit):
+        for name in frontier.examine(out, wanted, family, options.scale, options.audit, options.skip_examination):
             if not (options.quiet or options.json):
                 print(f"examined {name}", file=sys.stderr, flush=True)
     before = store.read_json(out / "frontier.json") if (out / "frontier.json").exists() else None

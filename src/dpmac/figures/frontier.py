@@ -124,7 +124,7 @@ def limit_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
         (number(epsilon, ".4g"), *(number(at[name].get(epsilon)) for name in at))
         for epsilon in sorted(budgets)
-        if at and epsilon in at["bound"]
+        if any(epsilon in line for line in at.values())
     ]
 
 
@@ -156,6 +156,8 @@ def scored(found: dict[str, Any]) -> str:
     starts = f"{found['final_episodes']:,} common starts"
     if found.get("scored") == "all secrets":
         return f"on {starts}, the mean over all secrets and, where these are few, over all that may be released"
+    if found.get("scored", "one draw") != "one draw":
+        return f"on {starts}, the mean over {found['scored']} of secrets and noise for each"
     return f"on {starts} with one draw of secrets and noise each, which luck may lift above a limit"
 
 

@@ -57,6 +57,7 @@ def rollout(
     given: Given | None = None,
     among: int = 0,
     first: Array | int = 0,
+    draw_key: Array | None = None,
 ) -> Trace:
     """Play episodes (episode, …) from fresh starts.
 
@@ -65,11 +66,13 @@ def rollout(
     noise scale is (agent,), or drawn for each episode from a table (row, agent). A learner may explore symbols by
     Gumbel noise of this scale on their scores (`jitter`), or say what is released whatever is sent (`given`). Where
     `among` is given, greedy episodes are those from the `first` on among that many of the key, round and round.
+    Noise is drawn from `draw_key` where it is given, so that the same starts can be played with other noise.
     """
-    start_key, draw_key, gumbel_key, explore_key = jax.random.split(key, 4)
+    start_key, own_key, gumbel_key, explore_key = jax.random.split(key, 4)
+    noise_key = own_key if draw_key is None else draw_key
     explore_key, jitter_key = jax.random.split(explore_key) if jitter else (explore_key, explore_key)
     shape = (episodes, task.horizon, task.agents)
-    keys, starts = jax.random.split(draw_key, among or episodes), jax.random.split(start_key, among or episodes)
+    keys, starts = jax.random.split(noise_key, among or episodes), jax.random.split(start_key, among or episodes)
     if among:
         place = (first + jnp.arange(episodes)) % among
         keys, starts = keys[place], starts[place]

@@ -91,6 +91,11 @@ class Abilities(NamedTuple):
     with_secrets: Callable[[State, jax.Array], State] | None = None
     """A first state with these secrets (agent,) in place of its own; for tasks whose one secret has `symbols` values,
     all as likely (see `Informed`)."""
+    shares: Callable[[State, jax.Array], jax.Array] | None = None
+    """What each agent (agent,) adds to the return by the step that led to a state, in the mean over secrets of which
+    this is believed (agent, symbol), independently of each other. It declares that nobody sees or moves anybody else,
+    whose secrets change nothing but what a walk is worth: where an agent goes depends on its start, its own secret and
+    what it hears, and its share on where it is and on the secrets of the others."""
     at_once: int = 0
     """Episodes of a run that can be played side by side at most; 0: any number."""
     reference_episodes: int = 0

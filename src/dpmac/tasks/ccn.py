@@ -92,6 +92,13 @@ class CCN:
         far = jnp.sqrt(square)  # in mpe2 an agent answers for the one whose target it sees
         return -0.5 * far[::-1] - 0.5 * jnp.mean(far)
 
+    def shares(self, state: CCNState, belief: jax.Array) -> jax.Array:
+        """Minus the mean of its squared distance to its target, or of half the distance."""
+        dx, dy = particles.pairs(state.bodies, state.landmarks)
+        square = dx**2 + dy**2
+        cost = square if self.convention == "openai" else jnp.sqrt(square) / self.agents
+        return -jnp.sum(belief[::-1] * cost, axis=-1)
+
     def informed(self, state: CCNState, belief: jax.Array) -> jax.Array:
         """Each agent walks to where its target is on average, by what the other one is believed to see."""
         x, y = belief[::-1] @ state.landmarks.x, belief[::-1] @ state.landmarks.y

@@ -89,6 +89,14 @@ class Midway:
         goal, bodies = self.place(state, jax.nn.one_hot(state.known, self.landmarks)), state.bodies
         return jnp.full(self.agents, -jnp.sum((bodies.x - goal.x) ** 2 + (bodies.y - goal.y) ** 2))
 
+    def shares(self, state: MidwayState, belief: jax.Array) -> jax.Array:
+        """Minus the squared distance to the mean of its place, minus the variance of its place."""
+        marks, bodies, goal = state.landmarks, state.bodies, self.place(state, belief)
+        x, y = (belief @ mark for mark in marks)
+        spread = jnp.sum(belief * ((marks.x - x[:, None]) ** 2 + (marks.y - y[:, None]) ** 2), axis=-1)
+        variance = (jnp.sum(spread) - spread) / (self.agents - 1) ** 2
+        return -((bodies.x - goal.x) ** 2 + (bodies.y - goal.y) ** 2 + variance)
+
     def informed(self, state: MidwayState, belief: jax.Array) -> jax.Array:
         """Each agent walks to where its place is on average."""
         return particles.steer(state.bodies, self.place(state, belief))

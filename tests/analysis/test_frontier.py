@@ -18,6 +18,7 @@ from dpmac.analysis import frontier
 from dpmac.cli import main
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
+from dpmac.figures.plots import canvas
 from dpmac.learner import base as learners
 from dpmac.results import records
 from dpmac.runner import population, schedule, train
@@ -99,13 +100,21 @@ def test_a_word_an_episode_has_as_many_symbols_as_budgets_pay_for_and_its_own_sc
     assert (line.schedule, frontiers.LINES["response-fourth"].schedule) == ("when it wants", "1 in 4")
 
 
-def test_a_frontier_may_have_other_steps_and_is_else_the_same():
+@pytest.mark.parametrize("name", ["steps", "episodes"])
+def test_a_frontier_may_have_other_steps_and_episodes_and_is_else_the_same(name):
     usual = frontiers.populations("ccn", "quick", learner="pathwise")
-    short = frontiers.populations("ccn", "quick", learner="pathwise", steps=72_000)
-    assert {config.training.steps for config in short.values()} == {72_000}
-    steps = {name: config.training.steps for name, config in usual.items()}
-    again = {name: learning(config, steps=steps[name]) for name, config in short.items()}
+    other = frontiers.populations("ccn", "quick", learner="pathwise", **{name: 7200})
+    assert {getattr(config.training, name) for config in other.values()} == {7200}
+    again = {key: learning(config, **{name: getattr(usual[key].training, name)}) for key, config in other.items()}
     assert again == usual
+
+
+def test_a_task_from_elsewhere_has_names_of_files_without_a_colon():
+    task = "jaxmarl:MPE_simple_reference_v3"
+    ((population, config),) = frontiers.populations(task, "smoke", lines=["silent"]).items()
+    (run, _) = experiments.run_names(population, config).values()
+    assert run == "jaxmarl.MPE_simple_reference_v3-silent-silent-free-seed-0"
+    assert frontiers.line_of(population, config) == "silent"
 
 
 def test_no_two_runs_share_a_name():
@@ -124,6 +133,7 @@ def test_no_two_runs_share_a_name():
         (["--lines", "loud"], "response-once"),
         (["--seeds", "-1"], "seeds"),
         (["--steps", "-1"], "whole number from 0"),
+        (["--episodes", "-1"], "episodes must be a whole number from 0"),
         (["--time-limit", "0"], "above 0"),
         (["--export", "all.csv"], "json.gz"),
         (["--set", "agents=1"], "from 2"),
@@ -257,6 +267,16 @@ def test_the_picture_has_every_line_and_level(finished):
     assert first["log"]
     assert [series["label"] for series in first["series"]] == ["randomised response, once"]
     assert len(second["series"][0]["x"]) == 2
+
+
+def test_levels_too_close_for_two_names_share_one():
+    with canvas(4.8, 4.2) as drawing:
+        axes = drawing.subplots()
+        axes.set_ylim(-20, 0)
+        picture.draw_levels(axes, {"silence": -14.4, "scripted": -5.8, "free messages": -6.1, "random": -18})
+        places = {text.get_text(): (text.xy[1], text.get_va()) for text in axes.texts if text.get_text()}
+        assert len(axes.lines) == 4
+    assert places == {"random": (-18, "top"), "silence": (-14.4, "bottom"), "scripted, free messages": (-5.8, "bottom")}
 
 
 def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):

@@ -14,6 +14,7 @@ from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
 from dpmac.config import Channel, require
+from dpmac.experiments import file_name
 from dpmac.frontiers import EPSILONS, lines_for, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -42,6 +43,8 @@ class Frontier(Work):
     budget."""
     steps: int = 0
     """Environment steps of each run; 0: those of the scale and the learner."""
+    episodes: int = 0
+    """Episodes of each update; 0: those of the scale and the learner."""
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
     skip_examination: bool = False
@@ -55,7 +58,7 @@ class Frontier(Work):
     @property
     def home(self) -> Path:
         """Where everything is written."""
-        return self.out or Path("frontiers") / self.task.replace(":", ".")
+        return self.out or Path("frontiers") / file_name(self.task)
 
 
 def run(argv: Sequence[str]) -> None:
@@ -98,7 +101,7 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 
     frontier.files(found, options.home)
     if options.page is not None:
-        name = f"frontier-{options.task.replace(':', '.')}.svg"
+        name = f"frontier-{file_name(options.task)}.svg"
         pictures = options.page.parent / "pictures"
         pictures.mkdir(parents=True, exist_ok=True)
         (pictures / name).write_bytes((options.home / "frontier.svg").read_bytes())
@@ -111,8 +114,9 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     from dpmac.learner import base as learners
 
     options.check()
-    require(options.steps >= 0, f"steps must be a whole number from 0, not {options.steps}")
-    require(options.audit >= 0, f"audit must be a whole number from 0, not {options.audit}")
+    for name in ("steps", "episodes", "audit"):
+        value = getattr(options, name)
+        require(value >= 0, f"{name} must be a whole number from 0, not {value}")
     if options.page is not None:
         from dpmac.figures import frontier
 
@@ -127,7 +131,7 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     known = tasks.abilities(task)
     lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
     asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
-    return populations(options.task, *asked, options.steps)
+    return populations(options.task, *asked, options.steps, options.episodes)
 
 
 def text(found: dict[str, Any]) -> str:

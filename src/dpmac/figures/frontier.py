@@ -65,6 +65,10 @@ STYLES = {
     "correlated-increment": ("#5b2a8c", "*", "-"),
 }
 """Colour, marker and dash of each line; those from elsewhere are grey."""
+REFERENCES = ("random", "scripted")
+"""Policies that are not trained."""
+NAME = 0.055
+"""Height of the name of a level, as a share of the picture's."""
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -196,10 +200,26 @@ def lines_of(found: dict[str, Any]) -> list[str]:
 
 
 def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: bool = True) -> None:
-    """A horizontal line with its name at the left end."""
+    """A horizontal line, with a text at its left end unless it is empty."""
     axes.axhline(value, color=INK, linewidth=0.8, linestyle=dash, alpha=0.65)
     at, side = ((3, 2), "bottom") if above else ((3, -2), "top")
     axes.annotate(text, (0, value), at, ("axes fraction", "data"), "offset points", va=side, fontsize=7)
+
+
+def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
+    """A horizontal line for each level. The name of the lowest stands below its line, all others above theirs; levels
+    too close for two names share one."""
+    low, high = axes.get_ylim()
+    room = NAME * (high - low)
+    groups: list[list[str]] = []
+    for name in sorted(levels, key=levels.__getitem__):
+        near = groups and levels[name] - levels[groups[-1][-1]] < room
+        groups[-1].append(name) if near else groups.append([name])
+    for group in groups:
+        below = group is groups[0] and levels[group[0]] - low > room
+        for name in group:
+            text = ", ".join(reversed(group)) if name == group[0 if below else -1] else ""
+            level(axes, levels[name], text, ":" if name in REFERENCES else (0, (4, 3)), above=not below)
 
 
 def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -220,25 +240,20 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         points = [(point["epsilon"], point["return_mean"]) for point in limits[name]]
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1, linestyle=dash, label=label, zorder=1)
+    levels = {name: found["references"][name] for name in REFERENCES if name in found["references"]}
     for row in found["rows"]:
         if row["exact_epsilon"] in (0.0, "inf"):
-            name = "silence" if row["exact_epsilon"] == 0.0 else "free messages"
-            level(axes, row["return_iqm"], name, above=name != "silence")
+            levels["silence" if row["exact_epsilon"] == 0.0 else "free messages"] = row["return_iqm"]
             axes.axhspan(row["return_low"], row["return_high"], color=INK, alpha=0.08, linewidth=0)
-    references = found["references"]
-    if "scripted" in references:
-        level(axes, references["scripted"], "scripted", dash=":")
     shown = [row[f"return_{name}"] for row in found["rows"] for name in ("low", "high")]
     shown += [point["return_mean"] for point in limits.get("bound", [])]
-    shown += [references[k] for k in ("scripted",) if k in references]
+    shown += [levels[name] for name in levels if name != "random"]
     low, high = min(shown, default=-1.0), max(shown, default=0.0)
     axes.set_ylim(low - 0.15 * (high - low), high + 0.12 * (high - low))
-    if "random" in references:
-        if references["random"] < axes.get_ylim()[0]:
-            text = f"random {references['random']:.1f}, below"
-            axes.annotate(text, (0, 0), (3, 3), "axes fraction", "offset points", fontsize=7)
-        else:
-            level(axes, references["random"], "random", dash=":")
+    if levels.get("random", np.inf) < axes.get_ylim()[0]:
+        text = f"random {levels.pop('random'):.1f}, below"
+        axes.annotate(text, (0, 0), (3, 3), "axes fraction", "offset points", fontsize=7)
+    draw_levels(axes, levels)
     scale_of_epsilon(axes, found)
     axes.set_ylabel("team return")
     axes.set_title(f"{found['task']}: return against exact ε", fontsize=9)

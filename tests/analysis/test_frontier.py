@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +104,7 @@ def test_a_word_an_episode_has_as_many_symbols_as_budgets_pay_for_and_its_own_sc
 @pytest.mark.parametrize("name", ["steps", "episodes"])
 def test_a_frontier_may_have_other_steps_and_episodes_and_is_else_the_same(name):
     usual = frontiers.populations("ccn", "quick", learner="pathwise")
-    other = frontiers.populations("ccn", "quick", learner="pathwise", **{name: 7200})
+    other = frontiers.populations("ccn", "quick", learner="pathwise", **{name: 7200})  # type: ignore[arg-type]
     assert {getattr(config.training, name) for config in other.values()} == {7200}
     again = {key: learning(config, **{name: getattr(usual[key].training, name)}) for key, config in other.items()}
     assert again == usual
@@ -274,7 +275,8 @@ def test_levels_too_close_for_two_names_share_one():
         axes = drawing.subplots()
         axes.set_ylim(-20, 0)
         picture.draw_levels(axes, {"silence": -14.4, "scripted": -5.8, "free messages": -6.1, "random": -18})
-        places = {text.get_text(): (text.xy[1], text.get_va()) for text in axes.texts if text.get_text()}
+        texts: list[Any] = [text for text in axes.texts if text.get_text()]
+        places = {text.get_text(): (text.xy[1], text.get_va()) for text in texts}
         assert len(axes.lines) == 4
     assert places == {"random": (-18, "top"), "silence": (-14.4, "bottom"), "scripted, free messages": (-5.8, "bottom")}
 

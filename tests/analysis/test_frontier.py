@@ -299,12 +299,14 @@ def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):
     assert page.read_text() == "no marks"
 
 
-@pytest.mark.parametrize("task", ["ccn", "midway"])
+@pytest.mark.parametrize("task", ["ccn", "midway", "traffic-junction", "jaxmarl:MPE_simple_reference_v3"])
 def test_our_own_page_has_a_place_for_each_task(task, finished, tmp_path):
     page = tmp_path / "page.md"
     shutil.copy(Path(__file__).parents[2] / "docs" / "frontier.md", page)
-    picture.fill_page(page, json.loads((finished[0] / "frontier.json").read_text()) | {"task": task}, "picture.svg")
+    found = json.loads((finished[0] / "frontier.json").read_text()) | {"task": task, "reward_unit": "rewards of MPE"}
+    picture.fill_page(page, found, "picture.svg")
     assert "| randomised response, once |" in page.read_text()
+    assert "Rewards of MPE." in page.read_text()
 
 
 def test_the_report_shows_frontiers_of_its_folder_and_of_those_in_it(finished, tmp_path, capsys):

@@ -351,11 +351,12 @@ def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     text, begin, end = marks_of(page, found["task"])
     before, after = text[: text.index(begin)], text[text.index(end) :]
     options = " ".join(f"{name}={value}" for name, value in found.get("task_options", {}).items())
+    unit = found["reward_unit"]
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",
         f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, by the learner "
         f"`{found['recipe'].get('learner', RunConfig.learner)}`; scale `{found['scale']}`. Scored {scored(found)}. "
-        f"{found['reward_unit'].capitalize()}." + (f" Options of the task: {options}." if options else ""),
+        f"{unit[:1].upper()}{unit[1:]}." + (f" Options of the task: {options}." if options else ""),
         *(marked(head, rows) for head, rows in tables(found)),
     ]
     page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

@@ -136,10 +136,12 @@ def populations(
     decay: float = Channel.stream_decay,
     steps: int = 0,
     episodes: int = 0,
+    learner_options: Mapping[str, Any] | None = None,
 ) -> dict[str, RunConfig]:
     """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
     once, for each budget; budgets that differ in it make populations of their own. `decay` is that of the task's
-    stream, `steps` are those of a run and `episodes` those of an update, or 0 for those of its recipe."""
+    stream, `steps` are those of a run and `episodes` those of an update, or 0 for those of its recipe, of which
+    `learner_options` replace others."""
     require(
         len(set(epsilons)) == len(epsilons) > 0,
         f"budgets must differ from each other, and there must be one, not {tuple(epsilons)}",
@@ -160,7 +162,8 @@ def populations(
             own_step = {"increments": True, "stream_decay": decay} if line.neighbours == "increment" else {}
             one = line._replace(channel=dataclasses.replace(line.channel, symbols=count, **own_step))
             config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner, steps, episodes)
-            found[population_name(task, name, learner, count)] = config
+            settings = {**config.learner_options, **(learner_options or {})}
+            found[population_name(task, name, learner, count)] = dataclasses.replace(config, learner_options=settings)
     return found
 
 

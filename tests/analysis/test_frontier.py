@@ -16,7 +16,8 @@ from tiny import learning
 from dpmac import experiments, frontiers, tasks
 from dpmac.agents.mechanisms import noise_scale
 from dpmac.analysis import frontier
-from dpmac.cli import main
+from dpmac.cli import main, parse
+from dpmac.cli.frontier import Frontier, wanted_of
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
 from dpmac.figures.plots import canvas
@@ -110,6 +111,13 @@ def test_a_frontier_may_have_other_steps_and_episodes_and_is_else_the_same(name)
     assert again == usual
 
 
+def test_settings_of_the_learner_replace_those_of_the_recipe():
+    asked = parse(Frontier, ["ccn", "--set-learner", "jitter=1", "starts=2"], "", "")
+    recipe = frontiers.RECIPES["pathwise"].learner_options["quick"]
+    for config in wanted_of(asked).values():
+        assert config.learner_options == {**recipe, "jitter": 1.0, "starts": 2}
+
+
 def test_a_task_from_elsewhere_has_names_of_files_without_a_colon():
     task = "jaxmarl:MPE_simple_reference_v3"
     ((population, config),) = frontiers.populations(task, "smoke", lines=["silent"]).items()
@@ -138,6 +146,7 @@ def test_no_two_runs_share_a_name():
         (["--time-limit", "0"], "above 0"),
         (["--export", "all.csv"], "json.gz"),
         (["--set", "agents=1"], "from 2"),
+        (["--set-learner", "speed=1"], "learner pathwise has no option 'speed'"),
     ],
 )
 def test_bad_input_says_what_is_allowed(arguments, says, tmp_path, capsys):

@@ -47,6 +47,8 @@ class Frontier(Work):
     """Episodes of each update; 0: those of the scale and the learner."""
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
+    set_learner: tuple[str, ...] = ()
+    """Settings of the learner, as KEY=VALUE, instead of those of the recipe."""
     skip_examination: bool = False
     """Only train. Skip the eavesdropper and the analysis of what symbols lose."""
     audit: int = 0
@@ -124,14 +126,16 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     settings = plugins.settings(options.set)
     task = tasks.make(options.task, **settings)
     learner = options.learner or learners.default_for(task)
-    learners.find(learner)
+    given = plugins.settings(options.set_learner)
+    made = learners.make(learner, given)
     counts = {
         each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
     }
     known = tasks.abilities(task)
     lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
     asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
-    return populations(options.task, *asked, options.steps, options.episodes)
+    changed = {name: getattr(made, name) for name in given}
+    return populations(options.task, *asked, options.steps, options.episodes, changed)
 
 
 def text(found: dict[str, Any]) -> str:

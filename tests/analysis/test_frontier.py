@@ -279,15 +279,28 @@ def test_the_picture_has_every_line_and_level(finished):
     assert len(second["series"][0]["x"]) == 2
 
 
-def test_levels_too_close_for_two_names_share_one():
+@pytest.mark.parametrize(
+    ("levels", "names"),
+    [
+        (
+            {"silence": -14.4, "scripted": -5.8, "free messages": -6.1},
+            {"silence": -14.4, "scripted, free messages": -5.8},
+        ),
+        ({"silence": -14.4, "free messages": -14.3}, {"silence": -14.4, "free messages": -14.3}),
+        ({"random": -19.5, "silence": -19.2}, {"silence, random": -19.2}),
+    ],
+)
+def test_names_of_levels_do_not_overlap(levels, names):
     with canvas(4.8, 4.2) as drawing:
         axes = drawing.subplots()
         axes.set_ylim(-20, 0)
-        picture.draw_levels(axes, {"silence": -14.4, "scripted": -5.8, "free messages": -6.1, "random": -18})
+        picture.draw_levels(axes, levels)
+        drawing.draw_without_rendering()
         texts: list[Any] = [text for text in axes.texts if text.get_text()]
-        places = {text.get_text(): (text.xy[1], text.get_va()) for text in texts}
-        assert len(axes.lines) == 4
-    assert places == {"random": (-18, "top"), "silence": (-14.4, "bottom"), "scripted, free messages": (-5.8, "bottom")}
+        boxes = [text.get_window_extent() for text in texts]
+        assert {text.get_text(): text.xy[1] for text in texts} == names
+        assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+        assert len(axes.lines) == len(levels)
 
 
 def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):

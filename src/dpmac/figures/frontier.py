@@ -65,8 +65,8 @@ STYLES = {
     "correlated-increment": ("#5b2a8c", "*", "-"),
 }
 """Colour, marker and dash of each line; those from elsewhere are grey."""
-REFERENCES = ("random", "scripted")
-"""Policies that are not trained."""
+DASHES = {"random": ":", "scripted": ":"}
+"""Of policies that are not trained."""
 NAME = 0.055
 """Height of the name of a level, as a share of the picture's."""
 
@@ -207,19 +207,22 @@ def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: b
 
 
 def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
-    """A horizontal line for each level. The name of the lowest stands below its line, all others above theirs; levels
-    too close for two names share one."""
+    """A horizontal line for each level. The name of the lowest stands below its line where there is room, all others
+    above theirs; those too close for two names share one."""
     low, high = axes.get_ylim()
-    room = NAME * (high - low)
-    groups: list[list[str]] = []
-    for name in sorted(levels, key=levels.__getitem__):
-        near = groups and levels[name] - levels[groups[-1][-1]] < room
-        groups[-1].append(name) if near else groups.append([name])
-    for group in groups:
-        below = group is groups[0] and levels[group[0]] - low > room
+    room, order = NAME * (high - low), sorted(levels, key=levels.__getitem__)
+    above: list[list[str]] = []
+    for name in order:
+        if name == order[0] and levels[name] - low > room:
+            level(axes, levels[name], name, DASHES.get(name, (0, (4, 3))), above=False)
+        elif above and levels[name] - levels[above[-1][-1]] < room:
+            above[-1].append(name)
+        else:
+            above.append([name])
+    for group in above:
         for name in group:
-            text = ", ".join(reversed(group)) if name == group[0 if below else -1] else ""
-            level(axes, levels[name], text, ":" if name in REFERENCES else (0, (4, 3)), above=not below)
+            text = ", ".join(reversed(group)) if name == group[-1] else ""
+            level(axes, levels[name], text, DASHES.get(name, (0, (4, 3))))
 
 
 def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -240,7 +243,7 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         points = [(point["epsilon"], point["return_mean"]) for point in limits[name]]
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1, linestyle=dash, label=label, zorder=1)
-    levels = {name: found["references"][name] for name in REFERENCES if name in found["references"]}
+    levels = {name: found["references"][name] for name in DASHES if name in found["references"]}
     for row in found["rows"]:
         if row["exact_epsilon"] in (0.0, "inf"):
             levels["silence" if row["exact_epsilon"] == 0.0 else "free messages"] = row["return_iqm"]

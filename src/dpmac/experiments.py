@@ -55,6 +55,15 @@ def name_of(budget: Budget) -> str:
     return NAMES.get(budget, f"{budget.accountant}-{budget.covers}-{budget.label}")
 
 
+def file_name(name: str) -> str:
+    """The name of a task or learner in names of files: not every file system takes a colon.
+
+    >>> file_name("jaxmarl:MPE_simple_reference_v3")
+    'jaxmarl.MPE_simple_reference_v3'
+    """
+    return name.replace(":", ".")
+
+
 class Cell(NamedTuple):
     """Runs that differ in their seed alone."""
 
@@ -66,7 +75,7 @@ class Cell(NamedTuple):
     @property
     def population(self) -> str:
         """The name of all runs that share a compiled program with these."""
-        return "-".join(part for part in (self.task, self.method, self.variant) if part)
+        return "-".join(part for part in (file_name(self.task), self.method, self.variant) if part)
 
     def run(self, seed: int) -> str:
         """The name of the run of one seed."""
@@ -330,7 +339,7 @@ def populations(
 
 def run_names(population: str, config: RunConfig) -> dict[Member, str]:
     """The name of every run of a configuration that belongs to a population."""
-    variant = population.removeprefix(f"{config.task}-{config.method}").removeprefix("-")
+    variant = population.removeprefix(f"{file_name(config.task)}-{config.method}").removeprefix("-")
 
     def name(member: Member) -> str:
         parts = [variant, *(f"{key}-{value}" for key, value in member.settings)]

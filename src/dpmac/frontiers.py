@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dpmac.config import Budget, Channel, Neighbours, RunConfig, require
-from dpmac.experiments import BUDGETS, DELTA, SCALES, ScaleName
+from dpmac.experiments import BUDGETS, DELTA, SCALES, ScaleName, file_name
 
 EPSILONS = (1.0, 3.0, 10.0)
 
@@ -135,10 +135,13 @@ def populations(
     symbols: Mapping[float, int] | None = None,
     decay: float = Channel.stream_decay,
     steps: int = 0,
+    episodes: int = 0,
+    learner_options: Mapping[str, Any] | None = None,
 ) -> dict[str, RunConfig]:
     """All runs of a task's frontier, by the name of their population. `symbols` are those of lines that send a symbol
     once, for each budget; budgets that differ in it make populations of their own. `decay` is that of the task's
-    stream, `steps` are those of a run, or 0 for those of its recipe."""
+    stream, `steps` are those of a run and `episodes` those of an update, or 0 for those of its recipe, of which
+    `learner_options` replace others."""
     require(
         len(set(epsilons)) == len(epsilons) > 0,
         f"budgets must differ from each other, and there must be one, not {tuple(epsilons)}",
@@ -158,16 +161,17 @@ def populations(
             own = [each for each in epsilons if not (symbols and line.once) or symbols[each] == count]
             own_step = {"increments": True, "stream_decay": decay} if line.neighbours == "increment" else {}
             one = line._replace(channel=dataclasses.replace(line.channel, symbols=count, **own_step))
-            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner, steps)
-            found[population_name(task, name, learner, count)] = config
+            config = configuration(task, scale, one, own, seeds, dict(task_options or {}), learner, steps, episodes)
+            settings = {**config.learner_options, **(learner_options or {})}
+            found[population_name(task, name, learner, count)] = dataclasses.replace(config, learner_options=settings)
     return found
 
 
 def population_name(task: str, line: str, learner: str = RunConfig.learner, symbols: int = Channel.symbols) -> str:
     """The default learner and number of symbols are not named, as version 0.1 had no other."""
-    own = "" if learner == RunConfig.learner else f"-{learner.replace(':', '.')}"
+    own = "" if learner == RunConfig.learner else f"-{file_name(learner)}"
     own += "" if symbols == Channel.symbols else f"-{symbols}-symbols"
-    return f"{task}-{LINES[line].method}-{line}{own}"
+    return f"{file_name(task)}-{LINES[line].method}-{line}{own}"
 
 
 def line_of(population: str, config: RunConfig) -> str:
@@ -185,10 +189,12 @@ def configuration(
     task_options: dict[str, Any],
     learner: str = RunConfig.learner,
     steps: int = 0,
+    episodes: int = 0,
 ) -> RunConfig:
     """The configuration of one line."""
     size, recipe = SCALES[scale], RECIPES.get(learner, Recipe())
-    training = {**recipe.training.get(scale, {}), **({"steps": steps} if steps else {})}
+    asked = {name: value for name, value in {"steps": steps, "episodes": episodes}.items() if value}
+    training = {**recipe.training.get(scale, {}), **asked}
     return RunConfig(
         task=task,
         method=line.method,

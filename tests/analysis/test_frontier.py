@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,11 @@ from dpmac import experiments, frontiers, tasks
 from dpmac.agents.mechanisms import noise_scale
 from dpmac.analysis import frontier
 from dpmac.analysis.evaluate import evaluate
-from dpmac.cli import main
+from dpmac.cli import main, parse
+from dpmac.cli.frontier import Frontier, wanted_of
 from dpmac.config import dumps
 from dpmac.figures import frontier as picture
+from dpmac.figures.plots import canvas
 from dpmac.learner import base as learners
 from dpmac.results import records
 from dpmac.runner import population, schedule, train
@@ -117,13 +120,28 @@ def test_a_word_an_episode_has_as_many_symbols_as_budgets_pay_for_and_its_own_sc
     assert (line.schedule, frontiers.LINES["response-fourth"].schedule) == ("when it wants", "1 in 4")
 
 
-def test_a_frontier_may_have_other_steps_and_is_else_the_same():
+@pytest.mark.parametrize("name", ["steps", "episodes"])
+def test_a_frontier_may_have_other_steps_and_episodes_and_is_else_the_same(name):
     usual = frontiers.populations("ccn", "quick", learner="pathwise")
-    short = frontiers.populations("ccn", "quick", learner="pathwise", steps=72_000)
-    assert {config.training.steps for config in short.values()} == {72_000}
-    steps = {name: config.training.steps for name, config in usual.items()}
-    again = {name: learning(config, steps=steps[name]) for name, config in short.items()}
+    other = frontiers.populations("ccn", "quick", learner="pathwise", **{name: 7200})  # type: ignore[arg-type]
+    assert {getattr(config.training, name) for config in other.values()} == {7200}
+    again = {key: learning(config, **{name: getattr(usual[key].training, name)}) for key, config in other.items()}
     assert again == usual
+
+
+def test_settings_of_the_learner_replace_those_of_the_recipe():
+    asked = parse(Frontier, ["ccn", "--set-learner", "jitter=1", "starts=2"], "", "")
+    recipe = frontiers.RECIPES["pathwise"].learner_options["quick"]
+    for config in wanted_of(asked).values():
+        assert config.learner_options == {**recipe, "jitter": 1.0, "starts": 2}
+
+
+def test_a_task_from_elsewhere_has_names_of_files_without_a_colon():
+    task = "jaxmarl:MPE_simple_reference_v3"
+    ((population, config),) = frontiers.populations(task, "smoke", lines=["silent"]).items()
+    (run, _) = experiments.run_names(population, config).values()
+    assert run == "jaxmarl.MPE_simple_reference_v3-silent-silent-free-seed-0"
+    assert frontiers.line_of(population, config) == "silent"
 
 
 def test_no_two_runs_share_a_name():
@@ -142,9 +160,11 @@ def test_no_two_runs_share_a_name():
         (["--lines", "loud"], "response-once"),
         (["--seeds", "-1"], "seeds"),
         (["--steps", "-1"], "whole number from 0"),
+        (["--episodes", "-1"], "episodes must be a whole number from 0"),
         (["--time-limit", "0"], "above 0"),
         (["--export", "all.csv"], "json.gz"),
         (["--set", "agents=1"], "from 2"),
+        (["--set-learner", "speed=1"], "learner pathwise has no option 'speed'"),
     ],
 )
 def test_bad_input_says_what_is_allowed(arguments, says, tmp_path, capsys):
@@ -277,6 +297,30 @@ def test_the_picture_has_every_line_and_level(finished):
     assert len(second["series"][0]["x"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("levels", "names"),
+    [
+        (
+            {"silence": -14.4, "scripted": -5.8, "free messages": -6.1},
+            {"silence": -14.4, "scripted, free messages": -5.8},
+        ),
+        ({"silence": -14.4, "free messages": -14.3}, {"silence": -14.4, "free messages": -14.3}),
+        ({"random": -19.5, "silence": -19.2}, {"silence, random": -19.2}),
+    ],
+)
+def test_names_of_levels_do_not_overlap(levels, names):
+    with canvas(4.8, 4.2) as drawing:
+        axes = drawing.subplots()
+        axes.set_ylim(-20, 0)
+        picture.draw_levels(axes, levels)
+        drawing.draw_without_rendering()
+        texts: list[Any] = [text for text in axes.texts if text.get_text()]
+        boxes = [text.get_window_extent() for text in texts]
+        assert {text.get_text(): text.xy[1] for text in texts} == names
+        assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+        assert len(axes.lines) == len(levels)
+
+
 def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- frontier midway: begin -->\nstale\n<!-- frontier midway: end -->\nafter\n")
@@ -295,12 +339,14 @@ def test_a_page_gets_its_tables_between_the_marks(finished, tmp_path, capsys):
     assert page.read_text() == "no marks"
 
 
-@pytest.mark.parametrize("task", ["ccn", "midway"])
+@pytest.mark.parametrize("task", ["ccn", "midway", "traffic-junction", "jaxmarl:MPE_simple_reference_v3"])
 def test_our_own_page_has_a_place_for_each_task(task, finished, tmp_path):
     page = tmp_path / "page.md"
     shutil.copy(Path(__file__).parents[2] / "docs" / "frontier.md", page)
-    picture.fill_page(page, json.loads((finished[0] / "frontier.json").read_text()) | {"task": task}, "picture.svg")
+    found = json.loads((finished[0] / "frontier.json").read_text()) | {"task": task, "reward_unit": "rewards of MPE"}
+    picture.fill_page(page, found, "picture.svg")
     assert "| randomised response, once |" in page.read_text()
+    assert "Rewards of MPE." in page.read_text()
 
 
 def test_the_report_shows_frontiers_of_its_folder_and_of_those_in_it(finished, tmp_path, capsys):

@@ -107,6 +107,43 @@ def test_words_of_an_environment_can_be_closed():
         np.testing.assert_array_equal(state.inside.c, jnp.eye(10)[:1].repeat(2, axis=0))
 
 
+def weighed(task, key, weights):
+    """Rewards (time,) of the team and observations of an episode, by actions (time, agent) or weights on them."""
+
+    def step(state, now):
+        state, rewards = tasks.advance(task, state, now)
+        return state, (jnp.mean(rewards), task.observe(state))
+
+    return jax.lax.scan(step, task.reset(key), weights)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(SPREAD, {}), (REFERENCE, {}), (REFERENCE, {"first_actions": 5})], ids=str
+)
+def test_the_gradient_of_particles_is_that_of_jaxmarls_own_steps(name, options):
+    """Weights on one action each play what the action plays, and differences of the return are its slope, also where an
+    agent stands still. No two agents touch here: what a collision costs is a jump, which no gradient sees."""
+    task, key = tasks.make(name, **options), jax.random.key(3)
+    assert tasks.abilities(task).differentiable
+    actions = jax.random.randint(jax.random.key(1), (8, task.agents), 0, task.actions).at[0].set(0)
+    weights = jax.nn.one_hot(actions, task.actions)
+    played, relaxed = jax.jit(partial(weighed, task, key))(actions), jax.jit(partial(weighed, task, key))(weights)
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), played, relaxed)
+
+    def earned(weights):
+        return jnp.sum(weighed(task, key, weights)[0])
+
+    way = jax.random.normal(jax.random.key(2), weights.shape)
+    slope = float(jnp.sum(jax.jit(jax.grad(earned))(weights) * way))
+    ahead, behind = jax.jit(jax.vmap(earned))(jnp.stack([weights + 1e-2 * way, weights - 1e-2 * way]))
+    assert slope == pytest.approx(float(ahead - behind) / 2e-2, rel=1e-2)
+
+
+def test_what_is_not_shown_to_have_a_gradient_declares_none():
+    for name, options in ((SPEAKER, {}), SMAX, (SPREAD, {"action_type": "Continuous"})):
+        assert not tasks.abilities(tasks.make(name, **options)).differentiable
+
+
 def test_continuous_actions_fill_the_range_of_the_environment():
     task = tasks.make(SPREAD, action_type="Continuous")
     assert tasks.abilities(task).continuous

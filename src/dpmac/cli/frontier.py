@@ -14,6 +14,7 @@ from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.cli.train import symbols_for
 from dpmac.config import Channel, require
+from dpmac.experiments import file_name
 from dpmac.frontiers import EPSILONS, lines_for, populations
 
 EXAMPLE = "dpmac frontier ccn --scale paper --out frontiers/ccn --time-limit 540"
@@ -42,8 +43,12 @@ class Frontier(Work):
     budget."""
     steps: int = 0
     """Environment steps of each run; 0: those of the scale and the learner."""
+    episodes: int = 0
+    """Episodes of each update; 0: those of the scale and the learner."""
     set: tuple[str, ...] = ()
     """Options of the task, as KEY=VALUE."""
+    set_learner: tuple[str, ...] = ()
+    """Settings of the learner, as KEY=VALUE, instead of those of the recipe."""
     skip_examination: bool = False
     """Only train and score. Skip the eavesdropper, the analysis of what symbols lose and, if agents may see each other,
     the scores over all secrets."""
@@ -56,7 +61,7 @@ class Frontier(Work):
     @property
     def home(self) -> Path:
         """Where everything is written."""
-        return self.out or Path("frontiers") / self.task.replace(":", ".")
+        return self.out or Path("frontiers") / file_name(self.task)
 
 
 def run(argv: Sequence[str]) -> None:
@@ -99,7 +104,7 @@ def draw(options: Frontier, found: dict[str, Any]) -> None:
 
     frontier.files(found, options.home)
     if options.page is not None:
-        name = f"frontier-{options.task.replace(':', '.')}.svg"
+        name = f"frontier-{file_name(options.task)}.svg"
         pictures = options.page.parent / "pictures"
         pictures.mkdir(parents=True, exist_ok=True)
         (pictures / name).write_bytes((options.home / "frontier.svg").read_bytes())
@@ -112,8 +117,9 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     from dpmac.learner import base as learners
 
     options.check()
-    require(options.steps >= 0, f"steps must be a whole number from 0, not {options.steps}")
-    require(options.audit >= 0, f"audit must be a whole number from 0, not {options.audit}")
+    for name in ("steps", "episodes", "audit"):
+        value = getattr(options, name)
+        require(value >= 0, f"{name} must be a whole number from 0, not {value}")
     if options.page is not None:
         from dpmac.figures import frontier
 
@@ -121,14 +127,16 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     settings = plugins.settings(options.set)
     task = tasks.make(options.task, **settings)
     learner = options.learner or learners.default_for(task)
-    learners.find(learner)
+    given = plugins.settings(options.set_learner)
+    made = learners.make(learner, given)
     counts = {
         each: symbols_for(task, each) if options.symbols == "auto" else options.symbols for each in options.epsilon
     }
     known = tasks.abilities(task)
     lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
     asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
-    return populations(options.task, *asked, options.steps)
+    changed = {name: getattr(made, name) for name in given}
+    return populations(options.task, *asked, options.steps, options.episodes, changed)
 
 
 def text(found: dict[str, Any]) -> str:

@@ -65,6 +65,10 @@ STYLES = {
     "correlated-increment": ("#5b2a8c", "*", "-"),
 }
 """Colour, marker and dash of each line; those from elsewhere are grey."""
+DASHES = {"random": ":", "scripted": ":"}
+"""Of policies that are not trained."""
+NAME = 0.055
+"""Height of the name of a level, as a share of the picture's."""
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -198,10 +202,29 @@ def lines_of(found: dict[str, Any]) -> list[str]:
 
 
 def level(axes: Axes, value: float, text: str, dash: Any = (0, (4, 3)), above: bool = True) -> None:
-    """A horizontal line with its name at the left end."""
+    """A horizontal line, with a text at its left end unless it is empty."""
     axes.axhline(value, color=INK, linewidth=0.8, linestyle=dash, alpha=0.65)
     at, side = ((3, 2), "bottom") if above else ((3, -2), "top")
     axes.annotate(text, (0, value), at, ("axes fraction", "data"), "offset points", va=side, fontsize=7)
+
+
+def draw_levels(axes: Axes, levels: dict[str, float]) -> None:
+    """A horizontal line for each level. The name of the lowest stands below its line where there is room, all others
+    above theirs; those too close for two names share one."""
+    low, high = axes.get_ylim()
+    room, order = NAME * (high - low), sorted(levels, key=levels.__getitem__)
+    above: list[list[str]] = []
+    for name in order:
+        if name == order[0] and levels[name] - low > room:
+            level(axes, levels[name], name, DASHES.get(name, (0, (4, 3))), above=False)
+        elif above and levels[name] - levels[above[-1][-1]] < room:
+            above[-1].append(name)
+        else:
+            above.append([name])
+    for group in above:
+        for name in group:
+            text = ", ".join(reversed(group)) if name == group[-1] else ""
+            level(axes, levels[name], text, DASHES.get(name, (0, (4, 3))))
 
 
 def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -222,25 +245,20 @@ def draw_returns(axes: Axes, found: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         points = [(point["epsilon"], point["return_mean"]) for point in limits[name]]
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1, linestyle=dash, label=label, zorder=1)
+    levels = {name: found["references"][name] for name in DASHES if name in found["references"]}
     for row in found["rows"]:
         if row["exact_epsilon"] in (0.0, "inf"):
-            name = "silence" if row["exact_epsilon"] == 0.0 else "free messages"
-            level(axes, row["return_iqm"], name, above=name != "silence")
+            levels["silence" if row["exact_epsilon"] == 0.0 else "free messages"] = row["return_iqm"]
             axes.axhspan(row["return_low"], row["return_high"], color=INK, alpha=0.08, linewidth=0)
-    references = found["references"]
-    if "scripted" in references:
-        level(axes, references["scripted"], "scripted", dash=":")
     shown = [row[f"return_{name}"] for row in found["rows"] for name in ("low", "high")]
     shown += [point["return_mean"] for point in limits.get("bound", [])]
-    shown += [references[k] for k in ("scripted",) if k in references]
+    shown += [levels[name] for name in levels if name != "random"]
     low, high = min(shown, default=-1.0), max(shown, default=0.0)
     axes.set_ylim(low - 0.15 * (high - low), high + 0.12 * (high - low))
-    if "random" in references:
-        if references["random"] < axes.get_ylim()[0]:
-            text = f"random {references['random']:.1f}, below"
-            axes.annotate(text, (0, 0), (3, 3), "axes fraction", "offset points", fontsize=7)
-        else:
-            level(axes, references["random"], "random", dash=":")
+    if levels.get("random", np.inf) < axes.get_ylim()[0]:
+        text = f"random {levels.pop('random'):.1f}, below"
+        axes.annotate(text, (0, 0), (3, 3), "axes fraction", "offset points", fontsize=7)
+    draw_levels(axes, levels)
     scale_of_epsilon(axes, found)
     axes.set_ylabel("team return")
     axes.set_title(f"{found['task']}: return against exact ε", fontsize=9)
@@ -338,11 +356,12 @@ def fill_page(page: Path, found: dict[str, Any], picture: str) -> None:
     text, begin, end = marks_of(page, found["task"])
     before, after = text[: text.index(begin)], text[text.index(end) :]
     options = " ".join(f"{name}={value}" for name, value in found.get("task_options", {}).items())
+    unit = found["reward_unit"]
     body = [
         f"![Return against exact ε on {found['task']}]({picture})",
         f"{found['finished']} runs of {found['steps']:,} steps, {found['seeds']} seeds each, by the learner "
         f"`{found['recipe'].get('learner', RunConfig.learner)}`; scale `{found['scale']}`. Scored {scored(found)}. "
-        f"{found['reward_unit'].capitalize()}." + (f" Options of the task: {options}." if options else ""),
+        f"{unit[:1].upper()}{unit[1:]}." + (f" Options of the task: {options}." if options else ""),
         *(marked(head, rows) for head, rows in tables(found)),
     ]
     page.write_text(before + "\n\n".join([begin, *body, ""]) + after)

@@ -23,6 +23,7 @@ import numpy as np
 
 from dpmac.config import BadInput, require, whole
 from dpmac.plugins import read
+from dpmac.tasks import smooth
 from dpmac.tasks.base import Body, Scene, check_count
 from dpmac.tasks.environments import MOST_ACTIONS
 from dpmac.tasks.hosted import plain
@@ -126,6 +127,10 @@ class JaxMarl:
         return bool(self.sizes.bounds)
 
     @property
+    def differentiable(self) -> bool:
+        return self.source in smooth.ENVIRONMENTS and not self.continuous
+
+    @property
     def observation_size(self) -> int:
         return self.sizes.features
 
@@ -158,7 +163,10 @@ class JaxMarl:
 
     def step(self, state: MarlState, actions: jax.Array) -> tuple[MarlState, jax.Array]:
         key, step_key = jax.random.split(state.key)
-        seen, inside, rewards, done, infos = self.env.step_env(step_key, state.inside, self.assigned(actions))
+        weighted = self.differentiable and actions.ndim == 2
+        env = smooth.twin(self.env, self.settings) if weighted else self.env
+        given = smooth.blended(actions, max(self.sizes.counts)) if weighted else actions
+        seen, inside, rewards, done, infos = env.step_env(step_key, state.inside, self.assigned(given))
         names = self.env.agents
         earned = jnp.stack([rewards[name] for name in names]).astype(jnp.float32)
         if self.shaping:

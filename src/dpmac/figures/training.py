@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpmac.config import require
 from dpmac.figures.plots import canvas, save
-from dpmac.results import stats, store
+from dpmac.results import store
 
 
 def drawable(found: dict[str, Any]) -> bool:
@@ -41,25 +43,32 @@ def lines(sweeps: Sequence[dict[str, Any]]) -> dict[tuple[str, float], list[dict
 
 
 def files(sweeps: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
-    """The picture: means over seeds with 95 % intervals, and the batch of each point."""
+    """The picture: means over seeds, a mark for each seed, for teams find a code or they do not, and batches."""
     drawn = lines(sweeps)
     several = len({learner for learner, _ in drawn}) > 1
     with canvas(6.5, 4) as picture:
         axes = picture.subplots()
         for (learner, epsilon), points in drawn.items():
-            means = [stats.interval(point["returns"]) for point in points]
-            across, middle = [point["episodes"] for point in points], [mean.value for mean in means]
+            across, seeds = [point["episodes"] for point in points], [point["returns"] for point in points]
             label = f"{learner}, " * several + f"training ε = {epsilon:g}".replace("inf", "∞")
-            (line,) = axes.plot(across, middle, marker="o", label=label)
-            axes.fill_between(
-                across, [mean.low for mean in means], [mean.high for mean in means], color=line.get_color(), alpha=0.15
-            )
-            for x, y, point in zip(across, middle, points, strict=True):
-                if point["batch"]:
-                    axes.annotate(f"{point['batch']}", (x, y), (0, 4), textcoords="offset points", fontsize=6)
+            (line,) = axes.plot(across, [float(np.mean(each)) for each in seeds], marker="o", markersize=4, label=label)
+            for x, each in zip(across, seeds, strict=True):
+                axes.plot([x] * len(each), each, "_", color=line.get_color(), markersize=10, alpha=0.6)
         axes.set_xscale("log")
-        axes.set_xlabel("training episodes (beside each point: episodes an update)")
-        axes.set_ylabel("team return, mean over seeds")
+        batches = {(point["episodes"], point["batch"]) for points in drawn.values() for point in points}
+        for x in sorted({x for x, _ in batches}):
+            named = ", ".join(f"{batch:,}" for batch in sorted(batch for at, batch in batches if at == x and batch))
+            axes.annotate(
+                named,
+                (x, 1),
+                (0, 3),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                fontsize=7,
+                ha="center",
+            )
+        axes.set_xlabel("training episodes (above: episodes an update)")
+        axes.set_ylabel("team return: means and seeds")
         axes.legend(frameon=False, fontsize=8)
         for path in paths:
             save(picture, path)

@@ -94,3 +94,12 @@ def test_committed_curves_of_ccn_end_where_their_teams_score():
     for run in (run for run in runs if run.config.task == "ccn"):
         gap = abs(run.last_tenth - run.final_return)
         assert gap > 1.5 if run.config.training.evaluation_episodes == 32 else gap < 0.5, run.name
+
+
+def test_the_committed_curves_of_i2c_agree_with_its_final_returns():
+    """And each agent asks, at every one of the last evaluations."""
+    runs = records.read(Path(__file__).parents[2] / "results" / "i2c").runs
+    assert len(runs) == 5
+    for run in runs.values():
+        assert run.last_tenth == pytest.approx(run.final_return, abs=0.5)
+        assert min(run.metrics[f"asks_{agent}"][-10:].min() for agent in range(2)) > 0.3

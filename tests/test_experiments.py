@@ -192,3 +192,16 @@ def test_ablations_are_asked_for_by_name_or_all_together():
     assert experiments.targets(["exact"]) == ["exact"]
     assert experiments.targets(["all"]) == [*FIGURES]
     assert experiments.targets(["all"], with_ablations=True) == [*FIGURES, *ABLATIONS]
+
+
+@pytest.mark.parametrize("module", ["reproduce", "frontier", "sweep"])
+def test_seeds_begin_with_the_first_that_is_asked_for(module):
+    from dpmac.cli import frontier, parse, reproduce, sweep
+
+    shared = ["--scale", "smoke", "--seeds", "2", "--first-seed", "5", "--out", "somewhere"]
+    found = {
+        "reproduce": lambda: reproduce.wanted_of(parse(reproduce.Reproduce, ["nonprivate", *shared], "", "")),
+        "frontier": lambda: frontier.wanted_of(parse(frontier.Frontier, ["ccn", *shared], "", "")),
+        "sweep": lambda: {"": sweep.plan_of(parse(sweep.Sweep, ["ccn", *shared, "--grid", "hidden=8"], "", "")).base},
+    }[module]()
+    assert {config.seeds for config in found.values()} == {(5, 6)}

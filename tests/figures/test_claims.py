@@ -272,3 +272,21 @@ def test_robust_sentences_are_those_that_no_reading_moves():
     robust = {judgement.claim.name for judgement in claims.robust(results)}
     assert "tarmac-1" not in robust
     assert "rigorous" in robust
+
+
+def test_changed_verdicts_are_traced_to_the_runs_that_change_them():
+    """TarMAC falls at step ε = 1 on CCN alone; with free messages it falls on CN, and I2C on PP."""
+
+    def results(fallen, step):
+        levels = {("ccn", "tarmac", "step-1"): step, ("cn", "tarmac", "free"): fallen, ("pp", "i2c", "free"): fallen}
+        return made.results(lambda cell: levels.get((cell.task, cell.method, cell.budget), -40.0), spread=0.05)
+
+    before, now = results(-40.0, -40.0), results(-80.0, -50.0)
+    found = {change.judgement.claim.name: change for change in claims.changes(now, before)}
+    drop, alike = found["episode-tarmac-drop"], found["like-baselines"]
+    assert (drop.before, drop.judgement.verdict) == ("no such difference", "opposite holds")
+    assert drop.by == (("ccn", "tarmac"),)
+    assert (alike.before, alike.judgement.verdict) == ("holds", "opposite holds")
+    assert alike.by == ()  # either of the two is enough for the new verdict, and so none alone brings the old one back
+    assert "rigorous" not in found
+    assert claims.changes(now, now) == []

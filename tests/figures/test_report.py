@@ -3,13 +3,14 @@
 import re
 
 import made
+import numpy as np
 import pytest
 from browsing import Page
 
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.experiments import FIGURES
-from dpmac.figures import catalogue, claims, report
+from dpmac.figures import catalogue, claims, extras, plots, report
 from dpmac.results import records
 
 
@@ -140,6 +141,17 @@ def test_results_are_put_beside_others_pair_by_pair(results):
     assert ["dpmac-free", "silent-free"] in catalogue.order(turned, results)["ccn"]["otherwise"]
 
 
+def test_the_page_says_which_verdicts_changed_and_because_of_which_runs(results):
+    def fallen(run):
+        worse = run.config.task == "ccn" and run.config.method == "i2c"
+        return run._replace(final=run.final | {"return_mean": run.final_return - 30.0}) if worse else run
+
+    before = records.Results({name: fallen(run) for name, run in results.runs.items()}, results.slices)
+    section = report.change_section(results, before)
+    assert "I2C on CCN" in section
+    assert report.change_section(results, None) == report.change_section(results, results) == ""
+
+
 def test_a_folder_without_results_is_bad_input(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
     assert "dpmac reproduce" in capsys.readouterr().err
@@ -147,3 +159,22 @@ def test_a_folder_without_results_is_bad_input(tmp_path, capsys):
 
 def test_text_of_a_page_is_escaped():
     assert report.text("<script>") == "&lt;script&gt;"
+
+
+def test_no_curve_leaves_its_panel_above_and_no_row_stands_twice(results):
+    """Teams may earn more than the script, as those of the paper do on PP."""
+
+    def better(run):
+        gain = np.linspace(0, 30, len(run.steps))
+        return run._replace(metrics=run.metrics | {"return": run.metrics["return"] + gain})
+
+    lifted = records.Results({name: better(run) for name, run in results.runs.items()}, results.slices)
+    figure = FIGURES["nonprivate"]
+    for task in ("cn", "ccn", "pp"):
+        box = plots.panel(lifted, task, "nonprivate", figure, "deviation").hover[0]
+        assert max(max(curve["high"]) for curve in box["series"]) < max(box["y"])
+    for name in ("pace", "stringent", "deterministic"):
+        cells = [cell for cell in experiments.ABLATIONS[name] if cell.task == experiments.ABLATIONS[name][0].task]
+        labels = [label for label, _, _ in extras.paired_rows(results, cells)]
+        assert len(labels) == len(set(labels)) > 1, name
+        assert "plain" in labels[0]

@@ -83,7 +83,7 @@ def plan(tasks, methods):
     training = dataclasses.replace(SCALES["paper"].training, episodes=16, evaluation_episodes=32)
     scale = dataclasses.replace(SCALES["paper"], training=training)
     wanted = experiments.populations(experiments.targets(["all"]), scale, tasks, methods)
-    return schedule.plan(DATA.parents[1] / "results", wanted)
+    return schedule.plan(DATA.parents[1] / "results" / "version-0.1", wanted)
 
 
 def test_nothing_that_version_0_1_has_trained_is_trained_again():
@@ -97,7 +97,7 @@ def test_what_version_0_1_trained_otherwise_is_not_taken_for_what_this_one_would
 
 
 def test_a_run_of_version_0_1_says_in_which_form_it_was_made():
-    found = records.unpack(DATA.parents[1] / "results/paper.json.gz").runs
+    found = records.unpack(DATA.parents[1] / "results/version-0.1/paper.json.gz").runs
     assert found["pp-silent-free-seed-0"].config.task_options == {"fence": "replaces"}
     assert found["ccn-i2c-free-seed-0"].config.method_options == {"form": "early"}
     assert found["ccn-dpmac-free-seed-0"].config.task_options == {}

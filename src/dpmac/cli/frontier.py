@@ -136,7 +136,8 @@ def wanted_of(options: Frontier) -> dict[str, Any]:
     lines = lines_for(streams=bool(known.increments)) if options.lines is None else options.lines
     asked = (options.scale, options.epsilon, options.seeds, lines, settings, learner, counts, known.decay)
     changed = {name: getattr(made, name) for name in given}
-    return populations(options.task, *asked, options.steps, options.episodes, changed)
+    found = populations(options.task, *asked, options.steps, options.episodes, changed)
+    return {name: options.seeded(config) for name, config in found.items()}
 
 
 def text(found: dict[str, Any]) -> str:

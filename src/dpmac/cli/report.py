@@ -28,8 +28,9 @@ class Report:
     marl_eval: Path | None = None
     """Also write all scores into this file, in the schema of marl-eval."""
     against: Path | None = None
-    """Also compare with the results in this folder: of the pairs that they separate, how many have the same order here.
-    It shows how well a small scale predicts a large one."""
+    """Also compare with the results in this folder: which verdicts are others, and whose runs make the difference; and
+    of the pairs that they separate, how many have the same order here, which shows how well a small scale predicts a
+    large one."""
     json: bool = False
     """Print the verdicts as JSON."""
 
@@ -50,7 +51,8 @@ def run(argv: Sequence[str]) -> None:
     results = records.read(folder)
     require(bool(results.runs), f"{folder} holds no run, and no finished results of dpmac reproduce")
     check_records(results)
-    report.write(results, options.out, frontier.read(folder))
+    before = None if options.against is None else records.read(options.against)
+    report.write(results, options.out, frontier.read(folder), before)
     if options.figures is not None:
         draw(options.figures, results)
     if options.marl_eval is not None:
@@ -66,7 +68,18 @@ def run(argv: Sequence[str]) -> None:
         },
         "robust": [judgement.claim.name for judgement in claims.robust(results)],
         "claims": [claim_data(judgement) for judgement in found],
-        "order": catalogue.order(results, records.read(options.against)) if options.against is not None else {},
+        "order": {} if before is None else catalogue.order(results, before),
+        "changed": []
+        if before is None
+        else [
+            {
+                "name": change.judgement.claim.name,
+                "before": change.before,
+                "now": change.judgement.verdict,
+                "because_of": report.changed_by(change),
+            }
+            for change in claims.changes(results, before)
+        ],
     }
     emit(summary, options.json, lambda: text(summary))
 
@@ -112,6 +125,8 @@ def text(summary: dict[str, Any]) -> str:
     for task, found in summary["order"].items():
         lines += ["", f"{task}: {found['same']} of {found['pairs']} pairs in the same order; otherwise:"]
         lines += [f"  {first} above {second}" for first, second in found["otherwise"]] or ["  none"]
+    for change in summary["changed"]:
+        lines += ["", f"{change['name']}: {change['before']} before, now {change['now']} ({change['because_of']})"]
     lines.append("")
     for name, reading in summary["readings"].items():
         known = ", ".join(f"{count} {verdict}" for verdict, count in reading["verdicts"].items() if count)

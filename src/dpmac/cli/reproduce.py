@@ -117,7 +117,7 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         }
     from dpmac.runner.train import complete
 
-    return {name: complete(config) for name, config in wanted.items()}
+    return {name: complete(options.seeded(config)) for name, config in wanted.items()}
 
 
 def text(summary: dict[str, Any]) -> str:

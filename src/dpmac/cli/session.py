@@ -1,6 +1,7 @@
 """Many runs as one session of a scheduler's work: what may be asked of it, what a person sees, and what is noted."""
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
-from dpmac.config import BadInput, require, whole
+from dpmac.config import BadInput, RunConfig, require, whole
 from dpmac.experiments import SCALES, ScaleName
 from dpmac.results import records
 
@@ -27,6 +28,8 @@ class Work:
     """smoke: takes seconds. quick: for a laptop without an accelerator. paper: a million steps per run."""
     seeds: int = 0
     """Number of seeds; 0: that of the scale, which is five for paper."""
+    first_seed: int = 0
+    """First seed; the others are consecutive."""
     time_limit: float = float("inf")
     """Stop after this many seconds, between two evaluations. Run the same command again to continue."""
     export: Path | None = None
@@ -61,6 +64,7 @@ class Work:
         check_loudness(self.quiet, self.verbose)
         check_seconds(self.checkpoint_seconds)
         require(whole(self.seeds, 0, 10_000), f"seeds must be a whole number from 0 to 10,000, not {self.seeds}")
+        require(whole(self.first_seed, 0, 2**31), f"first-seed must be a whole number from 0, not {self.first_seed}")
         for name in ("most_at_once", "compilers"):
             value = getattr(self, name)
             require(value >= 0, f"{name.replace('_', '-')} must be a whole number from 0, not {value}")
@@ -78,6 +82,10 @@ class Work:
         if self.export is not None:
             above = next(path for path in self.export.absolute().parents if path.exists())
             require(above.is_dir(), f"{self.export} cannot be written: {above.name} is a file")
+
+    def seeded(self, config: RunConfig) -> RunConfig:
+        """A configuration with as many seeds, from the first that is asked for."""
+        return dataclasses.replace(config, seeds=tuple(seed + self.first_seed for seed in config.seeds))
 
     def results(self, out: Path) -> records.Results:
         """All finished results so far, written into one file where asked."""

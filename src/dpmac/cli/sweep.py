@@ -105,7 +105,7 @@ def plan_of(options: Sweep) -> "Plan":
         training=training,
     )
     sweep.check(base, space)
-    return sweep.Plan(base, space, options.search, options.trials, options.batch, options.objective)
+    return sweep.Plan(options.seeded(base), space, options.search, options.trials, options.batch, options.objective)
 
 
 def search(options: Sweep, plan: "Plan", command: str) -> bool:

@@ -37,7 +37,7 @@ from dpmac.experiments import Cell
 from dpmac.figures import catalogue
 from dpmac.figures.sentences import ALL, CLAIMS, Claim, Part, Rule, Series
 from dpmac.results import stats
-from dpmac.results.records import Results
+from dpmac.results.records import Record, Results
 from dpmac.results.stats import Estimate
 
 Verdict = Literal["holds", "opposite holds", "no such difference", "undecided", "not tested"]
@@ -266,6 +266,47 @@ def robust(results: Results) -> list[Judgement]:
     """The sentences that have the same verdict under every reading."""
     moved = {name for _, names in sensitivity(results).values() for name in names}
     return [judgement for judgement in judge(results) if judgement.claim.name not in moved]
+
+
+class Change(NamedTuple):
+    """A sentence whose verdict other results do not share."""
+
+    judgement: Judgement
+    before: Verdict
+    """By the other results."""
+    by: tuple[tuple[str, str], ...]
+    """Tasks and methods whose runs, exchanged for the other ones, each alone give that verdict; nothing where it takes
+    several."""
+
+
+def changes(results: Results, before: Results) -> list[Change]:
+    """The sentences that both results test and that have another verdict by these than by those before."""
+    found, old = judge(results), verdicts(before)
+    moved = [one for one in found if "not tested" not in (one.verdict, old[one.claim.name])]
+    moved = [one for one in moved if one.verdict != old[one.claim.name]]
+    groups = dict.fromkeys(group_of(record) for record in (results.runs | before.runs).values() if moved)
+    exchanged = {group: verdicts(exchange(results, before, group)) for group in groups}
+
+    def change(one: Judgement) -> Change:
+        name = one.claim.name
+        return Change(one, old[name], tuple(group for group in groups if exchanged[group][name] == old[name]))
+
+    return [change(one) for one in moved]
+
+
+def verdicts(results: Results) -> dict[str, Verdict]:
+    """Verdicts by the name of the sentence."""
+    return {judgement.claim.name: judgement.verdict for judgement in judge(results)}
+
+
+def group_of(record: Record) -> tuple[str, str]:
+    return record.config.task, record.config.method
+
+
+def exchange(results: Results, other: Results, group: tuple[str, str]) -> Results:
+    """Results with the runs of one task and method from elsewhere."""
+    kept = {name: record for name, record in results.runs.items() if group_of(record) != group}
+    return results._replace(runs=kept | {name: run for name, run in other.runs.items() if group_of(run) == group})
 
 
 def sensitivity(results: Results) -> dict[str, tuple[dict[Verdict, int], list[str]]]:

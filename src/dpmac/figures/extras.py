@@ -163,6 +163,7 @@ ABLATION_TEXTS = {
     "narrow": "Cooperative navigation where agents see no further than 0.5: what the observations already hold.",
     "exact": "Noise that keeps its promise, at the same claimed ε.",
     "early": "I2C whose prior learns from few large effects among many small ones, as version 0.1 had it.",
+    "stringent": "TarMAC and I2C at ε = 0.01, of which the paper speaks without a figure.",
     "equal": "Noise at receivers of TarMAC and I2C as wide as a message of DPMAC, 8 numbers instead of 4 and 32.",
     "pace": "One update an episode: with replayed noise (paper), new noise at each replay (fresh), a quarter of the "
     "learning rate (slow), and normalised inputs (normed).",
@@ -183,10 +184,11 @@ def ablation_panels(results: Results) -> list[tuple[str, str, Panel]]:
 
 
 def paired_rows(results: Results, cells: Sequence[Cell]) -> list[tuple[str, str, np.ndarray]]:
-    """Rows of a variant, each below that of the plain run."""
+    """Rows of variants, those of a budget below the plain run."""
+    plain = {cell: cell._replace(variant="") for cell in cells}
     rows = []
-    for cell in cells:
-        for one in (cell._replace(variant=""), cell):
+    for first in dict.fromkeys(plain.values()):
+        for one in dict.fromkeys((first, *(cell for cell in cells if plain[cell] == first))):
             scores = catalogue.final_returns(results, one)
             if len(scores):
                 name = catalogue.label(one.method, one.budget)

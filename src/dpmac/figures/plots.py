@@ -127,7 +127,8 @@ def draw_curves(axes: Axes, results: Results, task: str, figure: Figure, spread:
             place, side = ((0, 3), "left") if name == "scripted" else ((1, -2), "right")
             at = (place[0], value)
             axes.annotate(name, at, (place[1], 2), ("axes fraction", "data"), "offset points", ha=side, fontsize=7)
-        axes.set_ylim(scale.random - 0.25 * scale.range, scale.scripted + 0.12 * scale.range)
+        highest = max([scale.scripted, *(max(curve["high"]) for curve in drawn)])  # on PP teams pass the script
+        axes.set_ylim(scale.random - 0.25 * scale.range, highest + 0.12 * scale.range)
     axes.set_title(f"{task.upper()}: {TASKS[task]}", fontsize=9)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("team return")

@@ -18,6 +18,7 @@ from dpmac.results.records import Results
 SECTIONS = {
     "verdicts": "Verdicts",
     "sensitivity": "How verdicts depend on readings",
+    "changes": "Verdicts that changed",
     "explorer": "Explorer",
     "figures": "Figures",
     "distributions": "Over all tasks",
@@ -95,6 +96,25 @@ def sensitivity_section(results: Results) -> str:
         + table(head, rows, range(1, len(head) - 1))
         + f"<p>{len(same)} sentences have the same verdict under all of them: {firm}.</p>"
     )
+
+
+def change_section(results: Results, before: Results | None) -> str:
+    """Which verdicts other results do not share, and whose runs make the difference."""
+    found = claims.changes(results, before) if before is not None else []
+    rows = [
+        (text(one.judgement.claim.sentence), pill(one.before), pill(one.judgement.verdict), text(changed_by(one)))
+        for one in found
+    ]
+    words = (
+        "<p>Sentences with another verdict by the earlier results, and the runs of which the earlier ones alone would "
+        "bring that verdict back.</p>"
+    )
+    return words + table(("sentence", "before", "now", "because of"), rows) if rows else ""
+
+
+def changed_by(change: claims.Change) -> str:
+    """Whose runs change a verdict: `I2C on CCN`."""
+    return ", ".join(f"{METHODS[method][0]} on {task.upper()}" for task, method in change.by) or "several together"
 
 
 def claim_entry(judgement: Judgement) -> str:
@@ -400,11 +420,12 @@ def any_runs(results: Results, task: str, method: str) -> bool:
     return any(catalogue.runs(results, Cell(task, method, budget)) for budget in PAPER_BUDGETS)
 
 
-def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
-    """The whole page."""
+def page(results: Results, frontiers: Sequence[dict[str, Any]] = (), before: Results | None = None) -> str:
+    """The whole page, on demand with what has changed since other results."""
     sections = {
         "verdicts": verdict_section(claims.judge(results)),
         "sensitivity": sensitivity_section(results),
+        "changes": change_section(results, before),
         "explorer": explorer.section(results),
         "figures": figure_section(results),
         "distributions": distribution_section(results),
@@ -429,7 +450,9 @@ def page(results: Results, frontiers: Sequence[dict[str, Any]] = ()) -> str:
     )
 
 
-def write(results: Results, path: Path, frontiers: Sequence[dict[str, Any]] = ()) -> None:
+def write(
+    results: Results, path: Path, frontiers: Sequence[dict[str, Any]] = (), before: Results | None = None
+) -> None:
     """Write the page."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(results, frontiers), encoding="utf-8")
+    path.write_text(page(results, frontiers, before), encoding="utf-8")

@@ -112,8 +112,8 @@ def test_runs_of_a_profile_have_names_of_their_own():
 
 def test_the_release_profile_is_the_release_of_the_paper():
     """Its configuration files and scripts: two layers, layer norms, recurrent critics, σ̃ by a tanh, messages scaled to
-    C, one past observation, landmarks on 0.8·[-1, 1]², and on PP γ = 0.95, 64 hidden numbers of the protocol and the
-    nearest predator first."""
+    C, one past observation, noise of its own for each replay, landmarks on 0.8·[-1, 1]², and on PP γ = 0.95, 64 hidden
+    numbers of the protocol and the nearest predator first."""
     found = slice_of("release", ["nonprivate", "step-0.1", "step-1.0", "episode-1.0"])
     assert {config.budgets for name, config in found.items() if "silent" not in name} == {
         tuple(BUDGETS[name] for name in ("free", "step-0.1", "step-1", "episode-1"))
@@ -125,6 +125,7 @@ def test_the_release_profile_is_the_release_of_the_paper():
         assert isinstance(learner, Maddpg)
         assert (networks.layers, networks.layer_norm, learner.critic_layers, learner.critic_norm) == (2, True, 2, True)
         assert learner.recurrent_critic is (config.method != "i2c")
+        assert not learner.replay_noise
         assert learner.updates(program.rollout) == program.training.episodes
         assert (learner.discount, networks.message_hidden) == ((0.95, 64) if config.task == "pp" else (0.99, 32))
         options = {"cn": {"landmark_range": 0.8}, "pp": {"others": "nearest"}}

@@ -138,7 +138,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"learner_options": EACH_EPISODE},
     "release": {
         "networks": {"layers": 2, "layer_norm": True},
-        "learner_options": {**EACH_EPISODE, "recurrent_critic": True, "critic_layers": 2, "critic_norm": True},
+        "learner_options": {
+            **EACH_EPISODE,
+            "replay_noise": False,
+            "recurrent_critic": True,
+            "critic_layers": 2,
+            "critic_norm": True,
+        },
         "dpmac": {"method_options": {"bounded": True, "past": True, "rescale": True, "merge": True}},
         "i2c": {"learner_options": {"recurrent_critic": False}},
         "cn": {"task_options": {"landmark_range": 0.8}},
@@ -155,10 +161,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """What a variant changes in a configuration; what it changes in those of one method or task stands under its name.
 
 early: I2C as version 0.1 had it. equal: noise at receivers as wide as DPMAC's message, 8 numbers, where TarMAC has 4
-and I2C 32. paper: the paper's one update an episode. release: networks, form of messages, past sampling, starts and
-settings of the paper's release, but for its faults; I2C's critics have no hidden state, for it needs values of single
-actions. fresh, slow, normed: one update an episode with new noise at each replay, with a quarter of the learning rate,
-and with normalised inputs of actors.
+and I2C 32. paper: the paper's one update an episode. release: networks, form of messages, noise in replays, past
+sampling, starts and settings of the paper's release, but for its faults; I2C's critics have no hidden state, for it
+needs values of single actions. fresh, slow, normed: one update an episode with new noise at each replay, with a
+quarter of the learning rate, and with normalised inputs of actors.
 """
 
 PERCENTILES = {"cn": 60.0, "pp": 40.0}

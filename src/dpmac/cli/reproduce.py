@@ -29,8 +29,8 @@ class Reproduce(Work):
     out: Path
     """Folder for the results."""
     profile: Profile = "default"
-    """paper: one update an episode, as in the paper. release: that, and the networks, messages, past sampling and
-    starts of the paper's released code. Such runs have their own names."""
+    """paper: one update an episode, as in the paper. release: that, and the networks, messages, replay, past sampling
+    and starts of the paper's released code. Such runs have their own names."""
     with_ablations: bool = False
     """Also train our own ablations."""
     tasks: tuple[str, ...] = ()

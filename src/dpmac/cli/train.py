@@ -94,8 +94,8 @@ class RunOptions:
     declares increments. Senders then see only the increment of their step. The whole episode costs far more than
     epsilon."""
     profile: Profile = "default"
-    """paper: one update an episode, as in the paper. release: that, and the networks, messages, past sampling and
-    starts of the paper's released code. Options that are given override the profile."""
+    """paper: one update an episode, as in the paper. release: that, and the networks, messages, replay, past sampling
+    and starts of the paper's released code. Options that are given override the profile."""
     accountant: AccountantName = "exact"
     """exact: the exact accountant. paper: the paper's formula at its released settings; the exact epsilon is also
     reported."""

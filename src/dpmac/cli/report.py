@@ -48,10 +48,13 @@ def run(argv: Sequence[str]) -> None:
     from dpmac.results import records, stats, store
     from dpmac.runner.statement import check_records
 
-    results = records.read(folder)
-    require(bool(results.runs), f"{folder} holds no run, and no finished results of dpmac reproduce")
-    check_records(results)
-    before = None if options.against is None else records.read(options.against)
+    def read(folder: Path) -> records.Results:
+        found = records.read(folder)
+        require(bool(found.runs), f"{folder} holds no run, and no finished results of dpmac reproduce")
+        check_records(found)
+        return found
+
+    results, before = read(folder), None if options.against is None else read(options.against)
     report.write(results, options.out, frontier.read(folder), before)
     if options.figures is not None:
         draw(options.figures, results)

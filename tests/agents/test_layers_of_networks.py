@@ -93,6 +93,7 @@ def test_only_a_recurrent_critic_remembers_and_what_it_remembers_is_the_recorded
     np.testing.assert_array_equal(np.flatnonzero(present), [2])
     past = np.any(np.asarray(critic(asked, recorded.at[2].add(jnp.arange(7.0))) != values), axis=1)
     np.testing.assert_array_equal(np.flatnonzero(past), [3, 4, 5] if recurrent else [])
+    np.testing.assert_allclose(critic(asked), critic(asked, asked), atol=1e-6)
 
 
 def test_weights_are_drawn_within_their_bound_and_vectors_stay_zero():

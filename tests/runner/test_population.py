@@ -1,4 +1,4 @@
-"""Populations: members are what they would be alone, and a stopped run goes on to the same bits."""
+"""Populations: members are what they would be alone, and a resumed run is bit-identical."""
 
 import dataclasses
 import json

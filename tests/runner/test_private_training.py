@@ -1,4 +1,4 @@
-"""Private training as a run: what it refuses, what it says, and that it goes on to the same bits."""
+"""Private training as a run: what it refuses, what it says, and that resumed runs are bit-identical."""
 
 import dataclasses
 import json

@@ -1,10 +1,10 @@
 """The recurrent unit's steps as one kernel for NVIDIA devices, forwards and backwards.
 
 A scan spends its time there on launching steps and on stacking what they leave. Here each program takes a tile of
-episodes through all steps: the state stays in registers, the weights stay in shared state, for which they must be
-bfloat16; sums are float32. Gates are kept for the way back, also as bfloat16, for which the device's own tanh, right to
-eleven bits, is good enough. It is not for sigmoids, whose small values must keep a slope: where large noise closes
-the gates, learning has to open them again.
+episodes through all steps: the state stays in registers, the weights stay in shared memory, for which they must be
+bfloat16; sums are float32. Gates are kept for the backward pass, also as bfloat16, for which the device's own tanh,
+right to eleven bits, is good enough. It is not for sigmoids, whose small values must keep a slope: where large noise
+closes the gates, learning has to open them again.
 """
 
 from functools import partial
@@ -18,69 +18,71 @@ from jax.experimental.pallas import triton
 
 TILE = 32
 """Episodes that a program takes at once; with 16 or 64 it is slower."""
+WIDEST = 128
+"""Inputs and units at most: both matrices of such a unit fill shared memory."""
 SHORT = jnp.bfloat16
 
 
 def fits(weight: Array, hidden: Array, xs: Array) -> bool:
-    """Whether the kernel can take these shapes on this machine: powers of two, and small enough for shared state."""
+    """Whether the kernel can take these shapes on this machine: powers of two, and small enough for shared memory."""
     width, episodes = hidden.shape[0], xs.shape[1]
-    sizes = width in (16, 32, 64, 128) and padded(len(weight)) <= 64 and episodes % TILE == 0
+    sizes = width in (16, 32, 64, WIDEST) and len(weight) <= WIDEST and episodes % TILE == 0
     return jax.default_backend() == "gpu" and sizes
 
 
-def padded(inputs: int) -> int:
-    """Inputs and a 1 for the bias, up to a power of two."""
-    return max(16, pl.next_power_of_2(inputs + 1))
-
-
 def extend(xs: Array) -> Array:
-    """Inputs (…, inputs) with a 1 for the bias, and zeros up to a power of two."""
+    """Inputs (…, inputs) up to a power of two by a 1 for the bias, and zeros; as many as fit stay as they are."""
     inputs = xs.shape[-1]
-    rest = jnp.zeros(padded(inputs) - inputs, xs.dtype).at[0].set(1)
+    if inputs == WIDEST:
+        return xs
+    rest = jnp.zeros(max(16, pl.next_power_of_2(inputs + 1)) - inputs, xs.dtype).at[0].set(1)
     return jnp.concatenate([xs, jnp.broadcast_to(rest, (*xs.shape[:-1], len(rest)))], axis=-1)
 
 
-def extend_weight(weight: Array, bias: Array) -> Array:
-    """The weight (inputs, …) for such inputs: the bias as a row, and rows of zeros."""
-    inputs, outputs = weight.shape
-    return jnp.zeros((padded(inputs), outputs), weight.dtype).at[:inputs].set(weight).at[inputs].set(bias)
-
-
-def forward(weight: Array, hidden: Array, xs: Array, keep: bool, interpret: bool = False) -> tuple[Array, ...]:
+def forward(
+    weight: Array, bias: Array, hidden: Array, xs: Array, keep: bool, interpret: bool = False
+) -> tuple[Array, ...]:
     """Hidden states (time, episode, width) for extended inputs (time, episode, inputs).
 
-    With them, if that is to be kept for the way back, the states before each step, and the gates (time, episode,
+    With them, if that is to be kept for the backward pass, the states before each step, and the gates (time, episode,
     4 · width): reset, update, new, and the state's part in new.
     """
     time, episodes, inputs = xs.shape
     width = hidden.shape[0]
+    apart = bias if len(weight) == inputs else None
+    if apart is None:  # the bias is a row of the weight, for the 1 in the inputs
+        empty = jnp.zeros((inputs, weight.shape[1]), weight.dtype)
+        weight = empty.at[: len(weight)].set(weight).at[len(weight)].set(bias)
     kinds = ((width, xs.dtype), (width, SHORT), (4 * width, SHORT))[: 3 if keep else 1]
     return pl.pallas_call(
         partial(walk_forward, time=time, tanh=jnp.tanh if interpret else triton.approx_tanh),
         grid=(episodes // TILE,),
-        in_specs=[rows(time, inputs), whole(weight.shape), whole(hidden.shape)],
+        in_specs=[rows(time, inputs), whole(weight), whole(hidden), whole(apart)],
         out_specs=tuple(rows(time, features) for features, _ in kinds),
         out_shape=tuple(jax.ShapeDtypeStruct((time, episodes, features), kind) for features, kind in kinds),
-        compiler_params=PARAMETERS,
+        compiler_params=parameters(4 if inputs < WIDEST else 8),
         interpret=interpret,
-    )(xs.astype(SHORT), weight.astype(SHORT), hidden.astype(SHORT))
+    )(xs.astype(SHORT), weight.astype(SHORT), hidden.astype(SHORT), apart)
 
 
 def backward(hidden: Array, before: Array, gates: Array, gradient: Array, interpret: bool = False) -> Array:
     """Gradients (time, episode, 4 · width) at the pre-activations: reset, update, the state's part in new, and new."""
     time, episodes, width = before.shape
+    turned = hidden.T.astype(SHORT)
     return pl.pallas_call(
         partial(walk_backward, time=time),
         grid=(episodes // TILE,),
-        in_specs=[*(rows(time, features) for features in (width, 4 * width, width)), whole((3 * width, width))],
+        in_specs=[*(rows(time, features) for features in (width, 4 * width, width)), whole(turned)],
         out_specs=rows(time, 4 * width),
         out_shape=jax.ShapeDtypeStruct((time, episodes, 4 * width), SHORT),
-        compiler_params=PARAMETERS,
+        compiler_params=parameters(4),
         interpret=interpret,
-    )(before, gates, gradient, hidden.T.astype(SHORT))
+    )(before, gates, gradient, turned)
 
 
-PARAMETERS = triton.CompilerParams(num_warps=4, num_stages=1)
+def parameters(warps: int) -> triton.CompilerParams:
+    """So many groups of 32 threads for a tile. Wide inputs need eight: with four, registers overflow."""
+    return triton.CompilerParams(num_warps=warps, num_stages=1)
 
 
 def rows(time: int, features: int) -> pl.BlockSpec:
@@ -88,9 +90,9 @@ def rows(time: int, features: int) -> pl.BlockSpec:
     return pl.BlockSpec((time, TILE, features), lambda index: (0, index, 0))
 
 
-def whole(shape: tuple[int, ...]) -> pl.BlockSpec:
-    """The same matrix for every tile."""
-    return pl.BlockSpec(shape, lambda index: (0, 0))
+def whole(given: Array | None) -> pl.BlockSpec | None:
+    """The same matrix or vector for every tile."""
+    return None if given is None else pl.BlockSpec(given.shape, lambda index: (0,) * given.ndim)
 
 
 def block(index: int, width: int) -> Any:
@@ -98,17 +100,18 @@ def block(index: int, width: int) -> Any:
     return pl.ds(index * width, width)
 
 
-def walk_forward(xs: Any, weight: Any, hidden: Any, states: Any, *kept: Any, time: int, tanh: Any) -> None:
+def walk_forward(xs: Any, weight: Any, hidden: Any, bias: Any, states: Any, *kept: Any, time: int, tanh: Any) -> None:
     tile, width = states.shape[1:]
     w_reset, w_update, w_new = (weight[:, block(gate, width)] for gate in range(3))
     h_reset, h_update, h_new = (hidden[:, block(gate, width)] for gate in range(3))
+    b_reset, b_update, b_new = (0.0 if bias is None else bias[block(gate, width)][None] for gate in range(3))
 
     def step(t: Array, state: Array) -> Array:
         x, before = xs[t], state.astype(SHORT)
-        reset = jax.nn.sigmoid(triton.dot(x, w_reset) + triton.dot(before, h_reset))
-        update = jax.nn.sigmoid(triton.dot(x, w_update) + triton.dot(before, h_update))
+        reset = jax.nn.sigmoid(triton.dot(x, w_reset) + triton.dot(before, h_reset) + b_reset)
+        update = jax.nn.sigmoid(triton.dot(x, w_update) + triton.dot(before, h_update) + b_update)
         part = triton.dot(before, h_new)
-        new = tanh(triton.dot(x, w_new) + reset * part)
+        new = tanh(triton.dot(x, w_new) + b_new + reset * part)
         state = new + update * (state - new)
         states[t] = state
         if kept:

@@ -204,17 +204,19 @@ class Critic(eqx.Module):
         self.hidden = (Gru if recurrent else Linear)(width, width)
         self.value = Linear(width, 1)
 
-    def __call__(self, joint: Array, recorded: Array) -> Array:
+    def __call__(self, joint: Array, recorded: Array | None = None) -> Array:
         """Q (time, episode) from all observations and one-hot actions (time, episode, agent · (feature + action)).
 
-        At each step the past is what was recorded, whatever is asked about the present.
+        At each step the past is what was recorded, whatever is asked about the present; by default this was recorded.
         """
         x = self.enter(joint)
-        if isinstance(self.hidden, Gru):
+        if not isinstance(self.hidden, Gru):
+            x = jax.nn.relu(self.hidden(x))
+        elif recorded is None:
+            x = self.hidden.unroll(x)
+        else:
             states = self.hidden.unroll(self.enter(recorded))
             x = self.hidden(x, jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]]))
-        else:
-            x = jax.nn.relu(self.hidden(x))
         return self.value(x if self.norms is None else self.norms.outputs(x))[..., 0]
 
     def enter(self, joint: Array) -> Array:

@@ -36,14 +36,14 @@ def unrolled() -> bool:
 def recur(weight: Array, bias: Array, hidden: Array, xs: Array) -> Array:
     """Hidden states (time, episode, width) of a gated recurrent unit for inputs (time, episode, inputs)."""
     if kernel.fits(weight, hidden, xs):
-        return kernel.forward(kernel.extend_weight(weight, bias), hidden, kernel.extend(xs), keep=False)[0]
+        return kernel.forward(weight, bias, hidden, kernel.extend(xs), keep=False)[0]
     return scan_forward(hidden, xs @ weight + bias, keep=False)[0]
 
 
 def recur_forward(weight: Array, bias: Array, hidden: Array, xs: Array) -> tuple[Array, tuple[Any, ...]]:
     if kernel.fits(weight, hidden, xs):
         extended = kernel.extend(xs)
-        states, before, kept = kernel.forward(kernel.extend_weight(weight, bias), hidden, extended, keep=True)
+        states, before, kept = kernel.forward(weight, bias, hidden, extended, keep=True)
     else:
         extended = jnp.concatenate([xs, jnp.ones_like(xs[..., :1])], axis=-1)
         states, kept = scan_forward(hidden, xs @ weight + bias, keep=True)
@@ -57,7 +57,9 @@ def recur_backward(residuals: tuple[Any, ...], gradient: Array) -> tuple[Array, 
     by_kernel = kernel.fits(weight, hidden, extended)
     deltas = (kernel.backward if by_kernel else scan_backward)(hidden, before, kept, gradient)
     # Both of the unit's products have the same part for reset and update; only that for new differs.
-    d_input = product(extended, deltas)[: inputs + 1]  # the 1 in the inputs makes the bias's gradient
+    d_input = product(extended, deltas)[: inputs + 1]  # a 1 in the inputs makes the bias's gradient
+    if len(d_input) == inputs:  # there was no room for it
+        d_input = jnp.concatenate([d_input, jnp.sum(deltas, (0, 1), jnp.float32)[None]])
     d_input = jnp.concatenate([d_input[:, : 2 * width], d_input[:, 3 * width :]], axis=-1)
     turned = jnp.concatenate([weight[:, : 2 * width], jnp.zeros((inputs, width)), weight[:, 2 * width :]], axis=-1).T
     d_xs = jnp.matmul(deltas, turned.astype(deltas.dtype), preferred_element_type=weight.dtype)

@@ -309,7 +309,7 @@ def values(critics: Critic, observations: Array, actions: Array, recorded: Array
         together = jnp.moveaxis(jnp.concatenate(given, axis=-1), 2, 3)
         return together.reshape(*together.shape[:3], -1)
 
-    past = joint(actions if recorded is None else recorded)
+    past = None if recorded is None else joint(recorded)
     return jax.vmap(lambda critic, x, past: critic(x, past), out_axes=1)(critics, joint(actions), past)
 
 

@@ -205,7 +205,7 @@ class Mappo(Learner):
         joint = joint.reshape(*joint.shape[:2], -1)
         if world is not None:
             joint = jnp.concatenate([joint, world[:, 0]], axis=-1)
-        return jax.vmap(lambda critic: critic(joint, joint), out_axes=1)(critics)
+        return jax.vmap(lambda critic: critic(joint), out_axes=1)(critics)
 
     def advantages(self, state: State, batch: Episode) -> tuple[Array, Array]:
         """Generalised advantage estimates and λ-returns (T, agent, episode), in units of the reward."""

@@ -1,4 +1,4 @@
-"""An interactive measurement: the one way out for an agent's messages.
+"""An interactive measurement, which releases every message of a deployed agent.
 
     account = Ledger("ledger.json", epsilon=[12.0], delta=1e-4, create=True)
     measurement = Measurement(account, agent=0, release=Release(channel, noise, horizon=25), size=8)

@@ -3,7 +3,7 @@
 A task is a pure function, and an environment is not. So the state of such a task is the seed of its episode and what
 was done since, and a pool on the host keeps environments that stand at such states: compiled code asks it for the
 next observations and rewards of all episodes at once. Where no environment stands at a state, one is reset with the
-seed and led there again. Everything else is as for any other task, to the same bits; only speed is that of Python.
+seed and led there again. Everything else is as for any other task, bit-identical; only speed is that of Python.
 """
 
 import contextlib

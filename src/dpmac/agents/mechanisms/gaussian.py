@@ -11,7 +11,7 @@ class Gaussian(Additive):
     """Clip the sampled message to norm C, last of all, put it on the grid and add N(0, σ²I)."""
 
     def release(self, message: Array, draws: Array, scale: NoiseScale) -> Array:
-        """On the way back, clipping is smooth and the grid is not there."""
+        """In the backward pass, clipping is smooth and there is no grid."""
         soft = jnp.where(scale.parameters.step > 0, self.clipped(message), finite(jnp, message))
         return straight_through(self.hard(message, draws, scale), soft)
 

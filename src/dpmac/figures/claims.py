@@ -1,8 +1,8 @@
 """What the saved scores say of every sentence of the paper that compares methods or budgets.
 
 No verdict depends on anything but the readings, margins and rules here. They changed after the runs of version 0.1 were
-known, and are fixed before those runs are repeated.
-Beside the verdicts stands how they would move under other readings.
+known, and were fixed before those were repeated; what changed after that stands in docs/reproduction.md. Beside the
+verdicts stands how they would move under other readings.
 
 An effect is a difference of mean final returns (on the common starts) with Welch's 95 % interval over seeds, in units
 of what messages are worth on the task: what the best method with free messages has more than MADDPG. Where that is less

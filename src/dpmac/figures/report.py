@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, Cell, Figure
+from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, VARIANTS, Cell, Figure
 from dpmac.figures import catalogue, claims, explorer, extras, frontier, plots
 from dpmac.figures.claims import Finding, Judgement
 from dpmac.figures.page import CSS, JS
@@ -369,28 +369,32 @@ def run_section(results: Results) -> str:
         populations[facts["name"]] = (
             text(facts["name"]),
             facts["runs"],
+            text(facts.get("device", "")),
             f"{facts.get('train_seconds', 0):,.0f}",
             f"{facts.get('compile_seconds', 0):,.0f}",
         )
-    names = ("population", "runs", "seconds of training", "seconds until compiled (beside training)")
+    names = ("population", "runs", "device", "seconds of training", "seconds until compiled (beside training)")
     return (
         f"<pre>{text(commands)}</pre>"
-        + table(("date", "device", "cores", "seconds", "runs trained", "versions"), rows, (2, 3, 4))
-        + f"<details><summary>Populations</summary>{table(names, populations.values(), (1, 2, 3))}</details>"
+        + table(("date", "planned on", "cores", "seconds", "runs trained", "versions"), rows, (2, 3, 4))
+        + "<details open><summary>Populations, and what trained them</summary>"
+        + f"{table(names, populations.values(), (1, 3, 4))}</details>"
     )
 
 
 def headline(results: Results) -> str:
-    """What the page is about, in a sentence."""
-    runs = results.runs.values()
+    """What the page is about, in a sentence; runs of frontiers, which have recipes of their own, stand apart."""
+    everything = list(results.runs.values())
+    runs = [record for record in everything if catalogue.variant_of(record) in VARIANTS] or everything
     steps = {int(record.steps[-1]) for record in runs}
-    updates = {record.updates_per_episode for record in runs}
+    updates = {record.updates_per_episode for record in runs if not np.isnan(record.updates_per_episode)}
     seconds = sum(item["seconds"] for item in results.slices)
     parts = (
-        f"{len(results.runs)} runs on {', '.join(TASKS[task] for task in catalogue.tasks_of(results))}",
+        f"{len(runs)} runs on {', '.join(TASKS[task] for task in catalogue.tasks_of(results))}",
         f"{len({record.seed for record in runs})} seeds",
         f"{' or '.join(f'{step:,}' for step in sorted(steps))} steps each",
-        f"{' or '.join(f'{rate:g}' for rate in sorted(updates))} updates per episode",
+        *([f"{' or '.join(f'{rate:g}' for rate in sorted(updates))} updates per episode"] if updates else []),
+        *([f"{len(everything) - len(runs)} more runs of frontiers"] if len(runs) < len(everything) else []),
         f"{seconds / 60:.1f} minutes in all.",
     )
     return "; ".join(parts)

@@ -23,7 +23,7 @@ nav { display: flex; flex-wrap: wrap; gap: 4px 16px; padding-top: 10px; padding-
 .not-tested { --tone: var(--faint); }
 .tally b, .verdict { color: var(--tone); } .verdict { font-weight: 600; white-space: nowrap; }
 .claim { border-left: 4px solid var(--tone); background: var(--card); margin: 6px 0; border-radius: 0 8px 8px 0; }
-.claim summary { display: grid; grid-template-columns: 7.2rem 1fr 190px; gap: 12px; padding: 8px 12px; cursor: pointer;
+.claim summary { display: grid; grid-template-columns: 10rem 1fr 190px; gap: 12px; padding: 8px 12px; cursor: pointer;
   align-items: center; list-style: none; } .claim summary::-webkit-details-marker { display: none; }
 .claim svg { width: 190px; height: auto; display: block; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.86rem; min-width: 100%; }

@@ -333,7 +333,8 @@ class PrivateTraining:
         if self.train_epsilon is not None:
             check_epsilon(self.train_epsilon, "train_epsilon", "no noise")
         check_delta(self.train_delta, "train_delta")
-        require(positive(self.train_clip), f"train_clip must be a finite number above 0, not {self.train_clip}")
+        clip = self.train_clip  # squares of much smaller numbers would vanish in float32, and norms with them
+        require(positive(clip) and 1e-6 <= clip <= 1e6, f"train_clip must be a number from 1e-6 to 1e6, not {clip}")
         most, micro = self.episodes_per_source, self.train_microbatch
         require(whole(most, 1, 1000), f"episodes_per_source must be a whole number from 1 to 1000, not {most}")
         check_choice("train_noise", self.train_noise, NoiseOrigin)

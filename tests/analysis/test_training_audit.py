@@ -56,6 +56,11 @@ def test_a_true_claim_is_not_refuted(config):
     assert set(verdicts(config, canaries=32 if config is MADDPG else 1)) == {"consistent"}
 
 
+def test_a_check_that_could_find_nothing_is_left_out():
+    """Pathwise plays episodes inside of their gradients, so that nothing else sees their rewards."""
+    assert [answer["method"] for answer in audit(PATHWISE, 20, 1)] == ["one run, canary sources"]
+
+
 @pytest.mark.parametrize(
     ("clip", "noise"), [(1.0, 0.0), (5.0, 0.2)], ids=["noise forgotten", "clipped in each of five steps"]
 )

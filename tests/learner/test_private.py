@@ -50,6 +50,51 @@ def test_noise_has_the_deviation_of_multiplier_times_clip():
     assert np.abs(np.corrcoef(np.asarray(draws).T) - np.eye(5)).max() < 0.06
 
 
+def steps_of_one_draw(steps):
+    """All steps that a single float32 draw can come to, with so many steps in a deviation."""
+    low = np.nextafter(np.float32(-1), np.float32(0))
+    unit = ((np.arange(2**23, dtype=np.uint32) | 0x3F800000).view(np.float32) - 1) * (1 - low) + low
+    values = np.float32(2**0.5) * jax.lax.erf_inv(jnp.maximum(low, unit))
+    return np.unique(np.round(np.asarray(values * steps)).astype(np.int64))
+
+
+def test_noise_takes_steps_of_the_grid_that_no_single_draw_can():
+    """In the tails a float32 draw takes one step in a hundred, so that a released number would betray what is under
+    it."""
+    private = Private(0.5, 3.0, jax.random.key(2), 4)
+    noise = np.asarray(private.noise(2**20, private.step(8)), np.int64)
+    possible = steps_of_one_draw(2**20)
+    single = np.round(np.asarray(jax.random.normal(jax.random.key(3), (1000,)) * 2**20)).astype(np.int64)
+    assert np.isin(single, possible).all()
+    tail = noise[(np.abs(noise) > 3 * 2**20) & (np.abs(noise) < 4 * 2**20)]
+    assert len(tail) > 2000
+    assert np.isin(tail, possible).mean() < 0.05
+    assert noise.std() == pytest.approx(2**20, rel=0.003)
+    assert np.bincount(noise & 7, minlength=8) == pytest.approx(2**17, rel=0.02)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, 0.3, 30.0])
+def test_sums_of_the_longest_gradients_fit_beside_their_noise(multiplier):
+    """All alike, along one parameter: the sum is exact, and not one step longer than the clip allows."""
+    count = 2**12
+    private = Private(0.5, multiplier, jax.random.key(0), 512)
+    (total,), norms, _ = private.clipped_sum(lambda _, place: [jnp.array([1e9, 0.0])], None, jnp.ones(count, bool))
+    step = float(private.step(count))
+    assert total.dtype == jnp.int32
+    assert 0.999 * count * 0.5 / step < int(total[0]) <= count * 0.5 / step * (1 + 1e-6)
+    assert abs(int(total[0])) + 20 * multiplier * 0.5 / step < 2**31
+    assert np.allclose(norms, 1e9)
+
+
+def test_an_episode_is_never_drawn_more_often_than_the_rate(monkeypatch):
+    rate = 1e-6
+    edge = int(rate * 2**32)
+    monkeypatch.setattr(jax.random, "bits", lambda key, shape: jnp.array([0, edge - 1, edge, 2**32 - 1], jnp.uint32))
+    assert Private(1.0, 1.0, jax.random.key(0), 4).drawn(4, rate).tolist() == [True, True, False, False]
+    assert edge / 2**32 <= rate
+    assert Private(1.0, 1.0, jax.random.key(0), 4).drawn(4, 1.0).all()
+
+
 def test_episodes_are_drawn_each_by_itself_however_many_there_are():
     keys = jax.random.split(jax.random.key(1), 3000)
     taken = np.asarray(jax.vmap(lambda key: Private(1.0, 1.0, key, 4).drawn(40, 0.1))(keys))

@@ -127,6 +127,7 @@ def test_bad_input_is_named(given, said):
         ({"train_epsilon": 0.0}, "epsilon must lie"),
         ({"train_delta": 1.0}, "train_delta must lie"),
         ({"train_clip": 0.0}, "train_clip must be"),
+        ({"train_clip": 1e-7}, "train_clip must be a number from 1e-6"),
         ({"episodes_per_source": 0}, "episodes_per_source must be"),
         ({"train_noise": "clock"}, "train_noise must be one of system, seed"),
         ({"train_microbatch": 0}, "train_microbatch must be"),

@@ -154,7 +154,8 @@ FROM_SEED = (
 )
 NO_NOISE = "no noise: gradients are clipped, and published as they are"
 PRECISION = (
-    "noise is float32 from a 64-bit key, as in other libraries of private training; the claim is for real numbers"
+    "gradients are rounded inwards to a public grid, their sums are exact integers, and the noise is a whole number of "
+    "steps: a sum of four float32 draws from a 64-bit key, which is close to the Gaussian noise of the claim"
 )
 
 

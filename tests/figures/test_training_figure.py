@@ -10,7 +10,8 @@ from dpmac.results import store
 def row(epsilon: float, steps: int, episodes: int, *returns: float) -> dict[str, Any]:
     mean = sum(returns) / len(returns) if returns else float("nan")
     point = {"train_epsilon": epsilon, "steps": steps, "episodes": episodes}
-    return {"point": point, "returns": list(returns), "return_mean": mean}
+    noise = 3.73 if epsilon == 1 else 0.0
+    return {"point": point, "returns": list(returns), "return_mean": mean, "noise_multiplier": noise}
 
 
 FOUND: dict[str, Any] = {
@@ -45,15 +46,24 @@ def test_it_is_drawn_where_both_vary(tmp_path):
 def test_several_sweeps_make_one_picture(tmp_path):
     """Each of one number of episodes, and one of another learner."""
     row = {"point": {"train_epsilon": "inf", "batch": 8}, "returns": [-7.0, -6.0], "return_mean": -6.5}
+    row["noise_multiplier"] = 0.0
     other = {"space": {"train_epsilon": ["inf"]}, "learner": "maddpg", "steps": 250, "horizon": 25, "rows": [row]}
     store.write_json(tmp_path / "sweep.json", FOUND)
     store.write_json(tmp_path / "other.json", other)
     line = ["plot", "--training", str(tmp_path), str(tmp_path / "other.json"), "--out", str(tmp_path / "both.svg")]
     assert main(line) == 0
-    assert "maddpg, training ε = ∞" in (tmp_path / "both.svg").read_text()
+    drawn = (tmp_path / "both.svg").read_text()
+    assert "maddpg, training ε = ∞ (z = 0)" in drawn
+    assert "pathwise, training ε = 1 (z = 3.73)" in drawn
     assert training.lines([FOUND, other])["maddpg", float("inf")] == [
-        {"episodes": 10, "batch": 8, "returns": [-7.0, -6.0]}
+        {"episodes": 10, "batch": 8, "noise": 0.0, "returns": [-7.0, -6.0]}
     ]
+
+
+def test_a_sweep_without_multipliers_is_refused(tmp_path, capsys):
+    store.write_json(tmp_path / "sweep.json", {**FOUND, "rows": [{"point": {}}]})
+    assert main(["plot", "--training", str(tmp_path), "--out", str(tmp_path / "both.svg")]) == 2
+    assert "names no noise multipliers" in capsys.readouterr().err
 
 
 def test_a_sweep_of_something_else_is_refused(tmp_path, capsys):

@@ -1,4 +1,7 @@
-"""What private training costs: team return against the number of training episodes, a line for each training ε."""
+"""What private training costs: team return against the number of training episodes, a line for each training ε.
+
+The legend names the noise multipliers z, and the upper edge the episodes of an update.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +24,8 @@ def read(path: Path) -> dict[str, Any]:
     found = store.read_json(path / "sweep.json" if path.is_dir() else path)
     private = isinstance(found, dict) and "train_epsilon" in found.get("space", {})
     require(private, f"{path} is no sweep over train_epsilon")
+    known = all("noise_multiplier" in row for row in found["rows"])
+    require(known, f"{path} names no noise multipliers: run its dpmac sweep command again, which trains nothing anew")
     return found
 
 
@@ -37,7 +42,7 @@ def lines(sweeps: Sequence[dict[str, Any]]) -> dict[tuple[str, float], list[dict
     found_lines: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for (learner, epsilon, episodes), row in sorted(best.items()):
         batch = row["point"].get("batch") or row["point"].get("episodes")
-        point = {"episodes": episodes, "batch": batch, "returns": row["returns"]}
+        point = {"episodes": episodes, "batch": batch, "noise": row["noise_multiplier"], "returns": row["returns"]}
         found_lines.setdefault((learner, epsilon), []).append(point)
     return found_lines
 
@@ -50,7 +55,8 @@ def files(sweeps: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
         axes = picture.subplots()
         for (learner, epsilon), points in drawn.items():
             across, seeds = [point["episodes"] for point in points], [point["returns"] for point in points]
-            label = f"{learner}, " * several + f"training ε = {epsilon:g}".replace("inf", "∞")
+            noise = "–".join(dict.fromkeys(f"{pick(point['noise'] for point in points):.3g}" for pick in (min, max)))
+            label = f"{learner}, " * several + f"training ε = {epsilon:g} (z = {noise})".replace("inf", "∞")
             (line,) = axes.plot(across, [float(np.mean(each)) for each in seeds], marker="o", markersize=4, label=label)
             for x, each in zip(across, seeds, strict=True):
                 axes.plot([x] * len(each), each, "_", color=line.get_color(), markersize=10, alpha=0.6)

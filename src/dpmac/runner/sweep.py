@@ -166,12 +166,6 @@ def populations(base: RunConfig, points: Sequence[Point]) -> list[tuple[str, Run
     return found
 
 
-def runs_of(base: RunConfig, point: Point) -> list[str]:
-    """Names of a point's runs, one for each seed."""
-    ((name, config),) = populations(base, [point])
-    return list(experiments.run_names(name, config).values())
-
-
 # Asking and telling ---------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +258,10 @@ def tell(study: optuna.Study, plan: Plan, results: Results) -> None:
 
 def row_of(plan: Plan, trial: FrozenTrial, results: Results) -> dict[str, Any]:
     """One point: its settings, and what each of its seeds earned."""
-    found = [results.runs[name] for name in runs_of(plan.base, trial.params) if name in results.runs]
+    ((population, config),) = populations(plan.base, [trial.params])
+    names = experiments.run_names(population, config).values()
+    found = [results.runs[name] for name in names if name in results.runs]
+    program = train.Program.of(config)
     returns = [record.final_return for record in found]
     mean = stats.interval(returns) if returns else stats.Estimate(math.nan, math.nan, math.nan)
     return {
@@ -276,7 +273,7 @@ def row_of(plan: Plan, trial: FrozenTrial, results: Results) -> dict[str, Any]:
         "return_low": mean.low,
         "return_high": mean.high,
         "objective": mean.low if plan.objective == "bound" else mean.value,
-    }
+    } | ({"noise_multiplier": program.settings[train.NOISE]} if program.microbatch else {})
 
 
 def summary(study: optuna.Study, plan: Plan, results: Results) -> dict[str, Any]:

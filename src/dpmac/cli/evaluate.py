@@ -75,4 +75,5 @@ def table(folder: Path, loaded: "Loaded", rows: list[dict[str, Any]]) -> str:
         grid.add_row(*kind, "IQM", f"{middle:.2f}", "", end_section=True)
     with console.capture() as text:
         console.print(grid)
-    return text.get() + f"return: {rows[0]['reward_unit']}, {rows[0]['episodes']} episodes on common starts"
+    unit, episodes = rows[0]["reward_unit"], rows[0]["episodes"]
+    return text.get() + f"return: sum of an episode's rewards ({unit}), {episodes} episodes on common starts"

@@ -205,4 +205,4 @@ def table(summary: dict[str, Any]) -> str:
         )
     with console.capture() as text:
         console.print(grid)
-    return text.get() + f"return: {summary['reward_unit']}"
+    return text.get() + f"return: sum of an episode's rewards ({summary['reward_unit']})"

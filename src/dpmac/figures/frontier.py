@@ -178,7 +178,9 @@ def aligned(grid: Sequence[Sequence[str]]) -> str:
 def table(found: dict[str, Any]) -> str:
     """Everything for people."""
     parts = [aligned([head, *rows]) for head, rows in tables(found)]
-    return "\n\n".join([*parts, f"return: {found['reward_unit']}; scored {scored(found)}"])
+    return "\n\n".join(
+        [*parts, f"return: sum of an episode's rewards ({found['reward_unit']}); scored {scored(found)}"]
+    )
 
 
 def marked(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

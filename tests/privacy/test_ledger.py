@@ -101,19 +101,21 @@ def won(first, branches, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("first", "opening", "most", "second"), [(WEAK, 6, 9, FAINT), (FAINT, 540, 900, PAIR)], ids=["symbols", "gaussian"]
+    ("first", "opening", "most", "second", "gain"),
+    [(WEAK, 6, 9, FAINT, 1.39), (WEAK, 1, 9, FAINT, 1.1), (FAINT, 540, 900, PAIR, 1.3)],
+    ids=["symbols", "early", "gaussian"],
 )
-def test_who_chooses_the_next_kind_by_what_was_seen_wins_no_more_than_delta(path, first, opening, most, second):
+def test_who_chooses_the_next_kind_by_what_was_seen_wins_no_more_than_delta(path, first, opening, most, second, gain):
     """A limit for `most` of the first kind. After `opening` of them, the adversary takes the others, or as many of the
     second kind as it may: too many, if their number may be what it could be if it were fixed in advance."""
     composed, limit = accounting.composed, 2.0
     delta = losses.delta_of(composed({first: most}), limit) * (1 + 1e-9)
-    fixed = [losses.delta_of(composed({first: opening, second: count}), limit) <= delta for count in range(300)]
+    fixed = [losses.delta_of(composed({first: opening, second: count}), limit) <= delta for count in range(1000)]
 
     def branches(count):
         return [composed({first: most - opening}), composed({second: count})]
 
-    assert won(composed({first: opening}), branches(fixed.index(False) - 1), limit) > 1.3 * delta
+    assert won(composed({first: opening}), branches(fixed.index(False) - 1), limit) > gain * delta
     ledger = Ledger(path, [limit], delta, create=True)
     ledger.charge({0: first}, times=opening)
     assert ledger.affordable(0, first) == most - opening

@@ -24,13 +24,17 @@ from hypothesis import strategies as st
 
 from dpmac import cli, privacy
 from dpmac.config import BadInput, Channel, Release
-from dpmac.privacy import BudgetSpent, Ledger, chain
+from dpmac.privacy import BudgetSpent, Ledger, accounting, chain
 from dpmac.privacy import ledger as ledgers
+from dpmac.privacy import loss as losses
 from dpmac.privacy.chain import Untrusted
 
 EPISODE = Release(Channel(), privacy.calibrate(Channel(), 1.0, 1e-4, 25), 25)
 SYMBOL = Release(Channel("response", period=0), 0.5, 25)
 SMALL = Release(Channel(), 50.0, 25)
+FAINT = Release(Channel(), 50.0)
+WEAK = Release(Channel("response"), losses.response_flip(0.25, 3))
+PAIR = Release(Channel("response", symbols=2), losses.response_flip(0.25, 2))
 OLD = Path(__file__).with_name("ledger-0.1.json")
 """A ledger that version 0.1 wrote: limits 10 and inf, delta 1e-4, and the releases below."""
 OLD_CHARGED = (
@@ -76,17 +80,120 @@ def test_a_team_is_charged_together_or_not_at_all(path):
     assert ledger.spent(0) == 0
 
 
-def test_different_channels_compose_exactly(path):
-    ledger = Ledger(path, [math.inf], 1e-5, create=True)
-    ledger.charge({0: EPISODE}, times=3)
-    ledger.charge({0: SYMBOL}, times=2)
-    ledger.charge({0: replace(SYMBOL, noise=0.6)})
+def test_different_channels_compose_exactly_where_their_numbers_are_fixed():
+    fixed = accounting.composed({EPISODE: 3, SYMBOL: 2, replace(SYMBOL, noise=0.6): 1})
     plds = pld.privacy_loss_distribution
     mu = math.sqrt(3) * EPISODE.channel.sensitivity * 5 / EPISODE.noise
     total = plds.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
     for flip in (0.5, 0.5, 0.6):
         total = total.compose(plds.from_randomized_response(flip * 3 / 2, 3))
-    assert ledger.spent(0) == pytest.approx(total.get_epsilon_for_delta(1e-5), rel=1e-3)
+    assert losses.epsilon_of(fixed, 1e-5) == pytest.approx(total.get_epsilon_for_delta(1e-5), rel=1e-3)
+
+
+def won(first, branches, epsilon):
+    """δ(ε) of an adversary who sees a first part, and then takes the branch that tells most, exactly."""
+    values, probabilities = first.values, first.probabilities
+    if first.mu:
+        scores = np.linspace(-9, 9, 2001)
+        values, probabilities = first.mu**2 / 2 + first.mu * scores, np.exp(-(scores**2) / 2)
+    rest = [[losses.delta_of(branch, epsilon - value) for value in values] for branch in branches]
+    return probabilities @ np.max(rest, axis=0) / probabilities.sum()
+
+
+@pytest.mark.parametrize(
+    ("first", "opening", "most", "second", "gain"),
+    [(WEAK, 6, 9, FAINT, 1.39), (WEAK, 1, 9, FAINT, 1.1), (FAINT, 540, 900, PAIR, 1.3)],
+    ids=["symbols", "early", "gaussian"],
+)
+def test_who_chooses_the_next_kind_by_what_was_seen_wins_no_more_than_delta(path, first, opening, most, second, gain):
+    """A limit for `most` of the first kind. After `opening` of them, the adversary takes the others, or as many of the
+    second kind as it may: too many, if their number may be what it could be if it were fixed in advance."""
+    composed, limit = accounting.composed, 2.0
+    delta = losses.delta_of(composed({first: most}), limit) * (1 + 1e-9)
+    fixed = [losses.delta_of(composed({first: opening, second: count}), limit) <= delta for count in range(1000)]
+
+    def branches(count):
+        return [composed({first: most - opening}), composed({second: count})]
+
+    assert won(composed({first: opening}), branches(fixed.index(False) - 1), limit) > gain * delta
+    ledger = Ledger(path, [limit], delta, create=True)
+    ledger.charge({0: first}, times=opening)
+    assert ledger.affordable(0, first) == most - opening
+    try:
+        allowed = ledger.affordable(0, second)
+    except BadInput:
+        allowed = 0
+    assert won(composed({first: opening}), branches(allowed), limit) <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        {EPISODE: 3, SMALL: 2, Release(Channel("correlated"), 4.0, 25): 1},
+        {SYMBOL: 7, replace(SYMBOL, unit="message"): 2500},
+        {Release(Channel("subset", symbols=8), 0.6, 5): 4},
+        {Release(Channel("timed"), 0.6, 5): 4},
+    ],
+    ids=["gaussian", "response", "subset", "timed"],
+)
+def test_one_kind_is_counted_exactly(account):
+    """Gaussian noise of any scale is one kind."""
+    assert ledgers.spent_epsilon(account, 1e-5) == losses.epsilon_of(accounting.composed(account), 1e-5)
+
+
+def test_what_follows_gaussian_noise_is_counted_as_shifts(path):
+    ledger, symbols = Ledger(path, [4.0], 1e-4, create=True), {SYMBOL: 1, PAIR: 3}
+    ledger.charge({0: FAINT}, times=100)
+    for release, times in symbols.items():
+        ledger.charge({0: release}, times=times)
+    account = {FAINT: 100} | symbols
+    squared = sum(pool.squared(amount) for pool, amount in accounting.pooled(account).items())
+    assert ledger.spent(0) == losses.epsilon_of(losses.Loss(math.sqrt(squared)), 1e-4)
+    assert ledger.spent(0) > losses.epsilon_of(accounting.composed(account), 1e-4)
+    with pytest.raises(BudgetSpent, match=r"of 4; releases of several kinds are counted as Gaussian shifts"):
+        ledger.charge({0: PAIR}, times=ledger.affordable(0, PAIR) + 1)
+
+
+def test_nothing_else_follows_symbols_that_have_a_limit(path, new_process):
+    ledger = Ledger(path, [9.0, math.inf], 1e-4, create=True)
+    ledger.charge({0: WEAK, 1: WEAK})
+    for release in (FAINT, PAIR):
+        for use in (ledger.charge, lambda one: ledger.affordable(0, one[0])):
+            with pytest.raises(BadInput, match="agent 0 began with one kind of symbols"):
+                use({0: release, 1: release})
+    ledger.charge({1: FAINT})
+    new_process()
+    again = Ledger(path, [9.0, math.inf], 1e-4)
+    again.charge({0: WEAK})
+    with pytest.raises(BadInput, match="began with one kind of symbols"):
+        again.charge({0: FAINT})
+    assert [again.charged(agent) for agent in (0, 1)] == [{WEAK: 2}, {WEAK: 1, FAINT: 1}]
+
+
+def test_accounts_of_several_kinds_from_before_are_read_and_refuse_what_exceeds_the_new_count(
+    path, new_process, monkeypatch, capsys
+):
+    mixed = [{FAINT: 100, PAIR: 30}, {PAIR: 1, FAINT: 1}]
+    before = [losses.epsilon_of(accounting.composed(account), 1e-4) for account in mixed]
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_check_kinds", lambda *_: None)
+        patch.setattr(ledgers, "_priced", lambda *_: 0.0)
+        ledger = Ledger(path, before, 1e-4, create=True)
+        for agent, account in enumerate(mixed):
+            for release, times in account.items():
+                ledger.charge({agent: release}, times=times)
+    new_process()
+    ledger = Ledger(path, before, 1e-4)
+    assert [ledger.charged(agent) for agent in (0, 1)] == mixed
+    assert all(ledger.spent(agent) > before[agent] for agent in (0, 1))
+    with pytest.raises(BudgetSpent, match="releases of several kinds are counted as Gaussian shifts"):
+        ledger.charge({0: FAINT})
+    with pytest.raises(BadInput, match="agent 1 began with one kind of symbols"):
+        ledger.charge({1: PAIR})
+    assert [each["kinds"] for each in json.loads(command(capsys, "verify", path, "--json")[1])["agents"]] == [2, 2]
+    out = command(capsys, "verify", path)[1]
+    spent = f"{ledger.spent(0):.6g} of {before[0]:.6g} at delta 0.0001"
+    assert f"agent 0 has spent epsilon {spent}, with 130 releases of 2 kinds, counted as Gaussian shifts\n" in out
 
 
 @given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=6))
@@ -148,8 +255,8 @@ def test_a_vanishing_noise_costs_everything(path):
         ([Release(Channel("response"), 0.64, 1)], 300),
         (
             [
-                Release(Channel("response"), 0.64, 1),
                 Release(Channel(), 300.0, 25),
+                Release(Channel("response"), 0.64, 1),
                 Release(Channel("response"), 0.6, 1),
             ],
             90,

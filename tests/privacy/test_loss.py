@@ -112,6 +112,27 @@ def above(epsilon):
         return Fraction(str(mp.exp(mp.mpf(epsilon))))
 
 
+@pytest.mark.parametrize(("epsilon", "above"), [(1e-6, 1e-6), (0.03, 1e-6), (1.0, 1e-6), (20.0, 1e-6), (40.0, 0.05)])
+@pytest.mark.parametrize("symbols", [2, 3, 50, 65_000])
+def test_a_use_of_symbols_is_dominated_by_its_shift_and_by_no_smaller_one(epsilon, above, symbols):
+    """By trade-off functions, which agree at one corner, and by δ at every ε."""
+    lattice = losses.response_lattice(losses.response_flip(epsilon, symbols), symbols)
+    shift = math.sqrt(lattice.squared(1))
+    with mp.workdps(60):
+        flip = (symbols - 1) / (mp.exp(epsilon) + symbols - 1)
+        low, high = flip / (symbols - 1), 1 - flip
+        least = mp.sqrt(2) * (mp.erfinv(2 * high - 1) - mp.erfinv(2 * low - 1))
+        assert least <= shift <= least * (1 + above) + 1e-10
+        for error in [low, *(mp.mpf(place) / 40 for place in range(1, 40))]:
+            curve = max(1 - mp.exp(epsilon) * error, 1 - high + low - error, mp.exp(-epsilon) * (1 - error))
+            assert mp.ncdf(mp.sqrt(2) * mp.erfinv(1 - 2 * error) - shift) <= curve
+    one = lattice.loss(1)
+    for at in np.linspace(-1.2 * epsilon, 1.2 * epsilon, 41):
+        exact = one.probabilities @ np.maximum(-np.expm1(at - one.values), 0)
+        assert exact <= losses.delta_of(Loss(shift), at) + 1e-14
+    assert lattice.squared(1000) == pytest.approx(1000 * lattice.squared(1))
+
+
 def test_infinite_losses_add_up_and_make_epsilon_infinite():
     whole = losses.compose([Loss(infinite=0.1), Loss(infinite=0.1)])
     assert whole.infinite == pytest.approx(0.19)

@@ -279,7 +279,7 @@ def judged(
         "claimed_epsilon": sum(claims),
         "cap_of_claim": privacy.private_accuracy(sum(claims), delta, answer.classes),
         "unit": budget.unit,
-        "exact_epsilon": privacy.ledger.spent_epsilon(Counter(releases), budget.delta),
+        "exact_epsilon": privacy.loss.epsilon_of(privacy.accounting.composed(Counter(releases)), budget.delta),
         "surely": surely,
         "confidence": confidence,
         "episodes": answer.episodes,

@@ -30,7 +30,7 @@ class Options:
 
 
 def ledger(argv: Sequence[str]) -> None:
-    from dpmac.privacy import chain
+    from dpmac.privacy import accounting, chain
     from dpmac.privacy import ledger as ledgers
 
     example = "dpmac privacy ledger verify runs/ccn/ledger.json"
@@ -50,6 +50,7 @@ def ledger(argv: Sequence[str]) -> None:
             "limit": limit,
             "spent": ledgers.spent_epsilon(account, book.delta),
             "releases": account.total(),
+            "kinds": len(accounting.pooled(account)),
         }
         for agent, (limit, account) in enumerate(zip(book.epsilon, book.accounts, strict=True))
     ]
@@ -74,5 +75,6 @@ def describe(answer: dict[str, Any]) -> str:
         lines.append("a crash left a part of a charge at the end, which was never acknowledged and does not count")
     for each in answer["agents"]:
         spent = f"epsilon {each['spent']:.6g} of {each['limit']:.6g} at delta {answer['delta']:g}"
-        lines.append(f"agent {each['agent']} has spent {spent}, with {each['releases']} releases")
+        several = f" of {each['kinds']} kinds, counted as Gaussian shifts" if each["kinds"] > 1 else ""
+        lines.append(f"agent {each['agent']} has spent {spent}, with {each['releases']} releases{several}")
     return "\n".join([*lines, f"head {answer['head']}"])

@@ -96,16 +96,28 @@ def relation(release: Release) -> Any:
     return kinds.REPLACE_ONE if mechanism_of(release).replaces(release) else kinds.ADD_OR_REMOVE_ONE
 
 
-def composed(account: Mapping[Release, int]) -> losses.Loss:
-    """The loss of so many releases of each kind together; uses of like channels are added up first."""
+def composed(account: Mapping[Release, int], adaptive: bool = False) -> losses.Loss:
+    """The loss of so many releases of each kind together.
+
+    It is exact where these numbers are fixed in advance. adaptive: each next kind may be chosen from what was released
+    before. Then only one pool is composed exactly, and several are the Gaussian shifts that dominate them.
+    """
     if any(unprotected(release) for release in account):
         return losses.Loss(infinite=1.0)
+    pools = pooled(account)
+    if adaptive and len(pools) > 1:
+        return losses.Shift().loss(sum(pool.squared(amount) for pool, amount in pools.items()))
+    return losses.compose([pool.loss(amount) for pool, amount in pools.items()])
+
+
+def pooled(account: Mapping[Release, int]) -> dict[losses.Pool, float]:
+    """Protected releases that add up, in the order in which the account has them."""
     pools: dict[losses.Pool, float] = {}
     for release, times in account.items():
-        if release.rates:
+        if release.rates and not unprotected(release):
             pool, amount = mechanism_of(release).pool(release)
             pools[pool] = pools.get(pool, 0) + times * amount
-    return losses.compose([pool.loss(amount) for pool, amount in pools.items()])
+    return pools
 
 
 def mechanism_of(release: Release) -> "Mechanism":

@@ -7,6 +7,9 @@ Neighbours are two inputs of one agent over everything that was charged to it.
     ledger.charge({0: release, 1: release})    # raises BudgetSpent, and charges nobody, where one would overspend
     send(messages)
 
+The next release may be chosen from those before. So an account that begins with symbols takes only such symbols, which
+are composed exactly; one that begins with Gaussian noise takes everything, as the Gaussian shifts that dominate it.
+
 The file is a chain of hashes (see `chain`). Its first line opens it with the limits, every further line is a charge.
 """
 
@@ -48,7 +51,7 @@ class Book(NamedTuple):
     """Limit of each agent."""
     delta: float
     accounts: tuple[Counter[Release], ...]
-    """For each agent, how often each kind of release was charged."""
+    """For each agent, how often each kind of release was charged, in the order of their first charges."""
     place: Place = Place()
 
 
@@ -96,7 +99,9 @@ class Ledger:
             self._check(agent, release)
         with self._opened() as (descriptor, book):
             for agent, release in releases.items():
-                self._afford(agent, book.accounts[agent] + Counter({release: times}))
+                wanted = book.accounts[agent] + Counter({release: times})
+                self._check_kinds(agent, wanted)
+                self._afford(agent, wanted)
             charges = [{"agent": agent, "times": times, "release": kind} for agent, kind in releases.items()]
             chain.append(descriptor, book.place, {"charge": charges})
             self._read(descriptor)
@@ -104,7 +109,7 @@ class Ledger:
                 raise Untrusted(f"{self.path} was removed or replaced during a charge; nothing may be released")
 
     def spent(self, agent: int) -> float:
-        """ε at the ledger's δ of everything charged to an agent so far, composed exactly."""
+        """ε at the ledger's δ of everything charged to an agent so far, as `spent_epsilon` counts it."""
         return self._cost(self.charged(agent))
 
     def charged(self, agent: int) -> Counter[Release]:
@@ -118,6 +123,7 @@ class Ledger:
         self._check(agent, release)
         require(whole(most, 0, MOST), f"most must be a whole number from 0 to 2^53, not {most!r}")
         account = self.charged(agent)
+        self._check_kinds(agent, account + Counter({release: 1}))
 
         def fits(times: int) -> bool:
             return self._cost(account + Counter({release: times})) <= self.epsilon[agent]
@@ -146,6 +152,16 @@ class Ledger:
                 "a ledger charges for all inputs, not for single transitions or increments",
             )
 
+    def _check_kinds(self, agent: int, wanted: Counter[Release]) -> None:
+        """Symbols may use up their limit exactly, so after them anything else would be a choice that it leaves no room
+        for (`docs/privacy-proofs.md`)."""
+        first, *others = accounting.pooled(wanted) or [losses.Shift()]
+        require(
+            not others or isinstance(first, losses.Shift) or math.isinf(self.epsilon[agent]),
+            f"the account of agent {agent} began with one kind of symbols, which are counted exactly only if no other "
+            "kind follows: charge other kinds to another ledger (epsilon and delta of both add up)",
+        )
+
     def _cost(self, account: Counter[Release]) -> float:
         return _priced(frozenset(account.items()), self.delta)
 
@@ -153,7 +169,9 @@ class Ledger:
         """Refuse an account that costs more than the limit."""
         if not self._within(agent, wanted):
             total, limit = self._cost(wanted), self.epsilon[agent]
-            raise BudgetSpent(f"agent {agent} would spend epsilon {total:.6g} of {limit:.6g}")
+            several = len(accounting.pooled(wanted)) > 1
+            how = "; releases of several kinds are counted as Gaussian shifts" if several else ""
+            raise BudgetSpent(f"agent {agent} would spend epsilon {total:.6g} of {limit:.6g}{how}")
 
     def _within(self, agent: int, wanted: Counter[Release]) -> bool:
         """Whether an account costs no more than the limit.
@@ -197,8 +215,8 @@ class Ledger:
 
 
 def spent_epsilon(account: Mapping[Release, int], delta: float) -> float:
-    """ε at δ of so many releases of each kind, composed exactly."""
-    return losses.epsilon_of(accounting.composed(account), delta)
+    """ε at δ of so many releases of each kind, of which each may have been chosen from what was released before."""
+    return losses.epsilon_of(accounting.composed(account, adaptive=True), delta)
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri
 
 from dpmac.config import require
 
@@ -55,6 +55,10 @@ class Pool(Protocol):
         """Its ε at δ = 0."""
         ...
 
+    def squared(self, amount: Any, /) -> float:
+        """The square of a shift that dominates it, charged in whatever portions; infinite where there is none."""
+        ...
+
 
 class Shift(NamedTuple):
     """Gaussian releases: the squares of their shifts add up."""
@@ -64,6 +68,9 @@ class Shift(NamedTuple):
 
     def pure(self, squared: float) -> float:
         return math.inf if squared else 0.0
+
+    def squared(self, squared: float) -> float:
+        return squared
 
 
 class Lattice(NamedTuple):
@@ -83,6 +90,17 @@ class Lattice(NamedTuple):
 
     def pure(self, uses: int) -> float:
         return uses * self.step
+
+    def squared(self, uses: int) -> float:
+        """n·(Φ⁻¹(p₊) − Φ⁻¹(p₋))², the least for each use (`docs/privacy-proofs.md`), rounded up.
+
+        Rounding moves a quantile x by no more than a few units in the last place of 1 + |x|, once p ≤ 1/2.
+        """
+        minus, _, plus = self.probabilities
+        plus += 4 * ULP
+        high = ndtri(plus) if plus < 0.5 else -ndtri(max(minus, 1 - plus))
+        low = ndtri(minus)
+        return float(uses * (high - low + 64 * ULP * (1 + abs(high) + abs(low))) ** 2)
 
 
 def gaussian_delta(epsilon: Any, mu: float) -> Any:
@@ -247,7 +265,11 @@ def connect_dots(mu: float, rate: float, gap: float) -> tuple[np.ndarray, float]
 
 
 def compose(losses: Iterable[Loss]) -> Loss:
-    """The loss of all releases together, adaptively chosen or not: μ² adds, discrete losses convolve."""
+    """The loss of releases whose numbers are fixed in advance, in any order: μ² adds, discrete losses convolve.
+
+    Inputs and order may be chosen from what was released before, but which kind comes how often may not: the account of
+    a ledger that allows this is composed by `accounting.composed(account, adaptive=True)`.
+    """
     total = Loss()
     for loss in losses:
         values = np.add.outer(total.values, loss.values).ravel()

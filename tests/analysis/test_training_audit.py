@@ -47,6 +47,13 @@ class WithReplacement(Watched):
         return jnp.zeros(slots, bool).at[places].set(True)
 
 
+class LeavingOut(Watched):
+    """Adds up no more than four of the episodes that were drawn."""
+
+    def clipped_sum(self, gradient: Any, networks: Any, taken: Array) -> Any:
+        return super().clipped_sum(gradient, networks, taken & (jnp.cumsum(taken) <= 4))
+
+
 @pytest.mark.parametrize(
     "config",
     [MAPPO, *(pytest.param(config, marks=pytest.mark.large) for config in (MADDPG, PATHWISE))],
@@ -77,8 +84,9 @@ def test_a_planted_fault_is_caught(clip, noise, monkeypatch):
 
 
 @pytest.mark.large
-def test_sampling_with_replacement_is_no_poisson_sampling():
-    assert verdicts(MADDPG, WithReplacement, canaries=32)[2] == "refuted"
+@pytest.mark.parametrize("watched", [WithReplacement, LeavingOut])
+def test_what_enters_an_update_must_look_like_poisson_sampling(watched):
+    assert verdicts(MADDPG, watched, canaries=32)[2] == "refuted"
 
 
 def test_numbers_that_vary_as_those_of_independent_draws_do_pass():

@@ -43,6 +43,24 @@ def test_what_is_not_taken_adds_nothing_and_the_divisor_stays():
     assert not released(jnp.zeros(10, bool)).any()
 
 
+@pytest.mark.parametrize(("slots", "microbatch"), [(10, 1), (10, 4), (10, 10), (40, 16), (500, 8)])
+def test_whatever_is_taken_enters_once_and_nothing_else(slots, microbatch):
+    """Gradients of length C along a parameter for each place, so that the sum names the places that entered."""
+
+    def entered(taken):
+        total, norms, counted = Private(0.5, 1.0, jax.random.key(0), microbatch).clipped_sum(
+            lambda _, place: jax.nn.one_hot(place, slots), None, taken
+        )
+        return total, jnp.sum(jnp.where(counted, norms, 0.0))
+
+    rng = np.random.default_rng(0)
+    among = np.array([rng.permutation(slots) < count for count in rng.integers(0, slots, 100, endpoint=True)])
+    totals, norms = jax.jit(jax.vmap(entered))(among)
+    step = float(Private(0.5, 1.0, jax.random.key(0), microbatch).step(slots))
+    assert np.array_equal(totals, among * int(0.5 / step))
+    assert np.array_equal(norms, among.sum(1))
+
+
 def test_noise_has_the_deviation_of_multiplier_times_clip():
     nothing = jnp.zeros(10, bool)
     draws = jax.vmap(lambda seed: 8 * released(nothing, 3.0, seed))(jnp.arange(4000))

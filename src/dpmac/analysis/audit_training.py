@@ -50,7 +50,9 @@ class Watched(Private):
         others, each = jnp.split(jax.lax.map(total, jnp.vstack([taken & ~alone.any(0), alone])), [1])
         there = taken.at[self.places].set(taken[self.places] & self.present)
         released, report = super().release(loud, networks, there, size)
-        self.seen.append((size * ravel_pytree(released)[0] - others[0], each, jnp.sum(taken)))
+        entered = self.clipped_sum(lambda *_: [jnp.full(1, self.clip / 2)], networks, taken)[0][0][0]
+        entered = jnp.round(entered * self.step(len(taken)) / (self.clip / 2))
+        self.seen.append((size * ravel_pytree(released)[0] - others[0], each, entered))
         return released, report
 
 
@@ -116,7 +118,7 @@ def audit(
 def scored(
     program: Program, config: RunConfig, updates: int, canaries: int, seed: int, watched: type[Watched]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether each canary took part, its score, and how many episodes each update drew."""
+    """Whether each canary took part, its score, and how many episodes entered each update."""
     rng, use = np.random.default_rng(seed), program.use
     state, places = train.init(program, jax.random.key(seed)), jnp.arange(canaries)
     table = jax.tree.map(lambda x: x[0], tables_of(config, program, [config.budgets[0]], 1.0))
@@ -144,7 +146,7 @@ def witnessed(
     factor: Array | float = 1.0,
 ) -> tuple[RunState, tuple[Array, Array, Array]]:
     """The state after an iteration; what its release has beyond other episodes, each canary's contribution, and how
-    many episodes were drawn.
+    many episodes entered the sum.
 
     Rewards of the canaries are multiplied by the factor, where a learner plays episodes before it looks at them.
     """
@@ -172,7 +174,7 @@ def explained(each: np.ndarray, rest: np.ndarray) -> np.ndarray:
 
 
 def poisson_like(drawn: np.ndarray, stored: np.ndarray, rate: float) -> float:
-    """p-value that updates drew (update,) of the stored (update,) episodes each by itself at this rate, by χ²: batches
+    """p-value that updates took (update,) of the stored (update,) episodes each by itself at this rate, by χ²: batches
     of a fixed size vary too little, and a share of what is stored draws too many while the replay fills."""
     spread = float(np.sum((drawn - rate * stored) ** 2 / (rate * (1 - rate) * stored)))
     return float(2 * min(chdtr(len(drawn), spread), chdtrc(len(drawn), spread), 0.5))

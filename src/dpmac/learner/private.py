@@ -86,15 +86,17 @@ class Private:
     def clipped_sum(
         self, gradient: Callable[[Any, Array], Any], networks: Any, taken: Array
     ) -> tuple[Any, Array, Array]:
-        """The sum of clipped gradients in steps, and norms (place,) with whether each counts, those that are taken
-        first."""
+        """The sum of clipped gradients in steps, and norms (place,) with whether each counts, in the order in which they
+        are computed: microbatches in which nothing is taken come last, and are left out."""
         from jax_privacy import clipping
         from optax import microbatching
 
-        order, step = jnp.argsort(~taken), self.step(len(taken))  # microbatches in which nothing is taken are left out
+        order, step = jnp.argsort(~taken), self.step(len(taken))
         size = min(self.microbatch, len(taken))
         missing = -len(taken) % size
         places, skipped = jnp.pad(order, (0, missing)), jnp.pad(~taken[order], (0, missing), constant_values=True)
+        # The first of M microbatches of optax are the places 0, M, 2M, …, not the first places.
+        places, skipped = (x.reshape(-1, size).T.ravel() for x in (places, skipped))
 
         def clipped(place: Array, skip: Array) -> tuple[Any, Array]:
             found, norm = clipping.clip_pytree(gradient(networks, place), self.clip, return_zero=skip)  # type: ignore[arg-type]

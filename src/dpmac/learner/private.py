@@ -86,8 +86,10 @@ class Private:
     def clipped_sum(
         self, gradient: Callable[[Any, Array], Any], networks: Any, taken: Array
     ) -> tuple[Any, Array, Array]:
-        """The sum of clipped gradients in steps, and norms (place,) with whether each counts, in the order in which they
-        are computed: microbatches in which nothing is taken come last, and are left out."""
+        """The sum of clipped gradients in steps, and norms (place,) with whether each counts.
+
+        Both are in the order of computation: microbatches in which nothing is taken come last, and are left out.
+        """
         from jax_privacy import clipping
         from optax import microbatching
 

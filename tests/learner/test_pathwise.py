@@ -75,7 +75,7 @@ def updated(batch, usage, absent, constant, balance=0.1):
     program = train.Program.of(tiny.learning(CONFIG, balance=balance))
     state = train.init(program, jax.random.key(0)).learner
     state = state._replace(usage=jnp.broadcast_to(usage, state.usage.shape) if balance else state.usage)
-    private = Recorded(CLIP, 0.0, jax.random.key(1), 4).but(absent, constant)
+    private = Recorded(CLIP, 0.0, jax.random.key(1), 4, program.use.numbers).but(absent, constant)
     noise = jax.tree.map(lambda x: x[0], tables_of(CONFIG, program, CONFIG.budgets, 1.0))
     clock, key = Clock(jnp.zeros(()), 100), jax.random.key(batch)
     state, _ = program.learner.iterate_privately(state, program.rollout, noise, clock, key, private)

@@ -59,7 +59,34 @@ def test_the_event_says_what_happens():
     assert training.event(0.0) == dp_accounting.NonPrivateDpEvent()
 
 
-@pytest.mark.parametrize("use", [Use(), Use(0.05, 40)])
+def test_rounding_of_norms_is_counted_as_longer_gradients():
+    """Sums of squares of float32 numbers, added up in the order that loses most, lose no more than is counted."""
+    squares = np.full(40_000, 2.0**-24, np.float32)
+    squares[0] = 1.0  # beside which all others are half an ulp, and lost one by one
+    lost = math.sqrt(float(np.sum(squares, dtype=np.float64))) / math.sqrt(float(np.add.accumulate(squares)[-1]))
+    assert 1 + 40_000 * 2.0**-26 < lost < Use(numbers=40_000).longest
+    for use in (Use(), Use(0.05, 40)):
+        rounded = training.calibrate(1.0, 1e-5, use._replace(numbers=40_000))
+        assert rounded == pytest.approx(training.calibrate(1.0, 1e-5, use) * Use(numbers=40_000).longest, rel=1e-4)
+        assert training.epsilon(rounded, 1e-5, use._replace(numbers=40_000)) <= 1.0
+
+
+def test_what_drawn_noise_is_off_by_is_taken_from_delta():
+    """At a large ε it is all of δ: such budgets are refused, and never claimed."""
+    use = Use(0.1, 100, 10_000)
+    assert use.slip(2.0, 3) == pytest.approx(10_000 * 2.0**-78 * 300 * (1 + math.exp(2)))
+    assert training.epsilon(0.5, 1e-5, Use(numbers=10_000)) == pytest.approx(
+        training.epsilon(0.5 / Use(numbers=10_000).longest, 1e-5), abs=1e-9
+    )
+    assert training.epsilon(1e-3, 1e-5, Use(numbers=10_000)) == math.inf
+    assert training.epsilon(1.0, 1e-20, Use(numbers=10_000)) == math.inf
+    with pytest.raises(BadInput, match="choose a smaller epsilon"):
+        training.calibrate(50.0, 1e-5, use)
+    with pytest.raises(BadInput, match="at most 4194304 numbers"):
+        training.calibrate(1.0, 1e-5, Use(numbers=2**22 + 1))
+
+
+@pytest.mark.parametrize("use", [Use(), Use(0.05, 40), Use(1.0, 1, 10**6)])
 def test_calibration_meets_its_budget_and_wastes_little(use):
     for episodes in (1, 3):
         found = training.calibrate(2.0, 1e-5, use, episodes)

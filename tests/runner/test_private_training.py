@@ -4,19 +4,23 @@ import dataclasses
 import json
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 import tiny
-from tiny import OPTIONS, begin, contents, learning, leaves, small, train
+from tiny import OPTIONS, begin, contents, learning, leaves, small
+from tiny import train as trained
 
 from dpmac.analysis import bench
 from dpmac.cli import main
 from dpmac.config import BadInput, Channel, RunConfig
 from dpmac.figures import run_page
 from dpmac.learner import base as learners
+from dpmac.learner import private as gradients
 from dpmac.results import store
-from dpmac.runner import population
+from dpmac.runner import population, train
+from dpmac.runner.noise import tables_of
 from dpmac.runner.statement import statement
 from dpmac.runner.train import Program
 
@@ -29,7 +33,7 @@ def private(learner: str, **given: Any) -> RunConfig:
 @pytest.mark.parametrize("learner", learners.BUILT_IN)
 def test_a_resumed_private_run_is_bit_identical_and_reports_nothing_of_private_episodes(learner, tmp_path):
     config = private(learner)
-    train(tmp_path / "whole", config)
+    trained(tmp_path / "whole", config)
     begin(tmp_path / "part", config)
     list(population.train_folder(tmp_path / "part"))
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
@@ -39,7 +43,7 @@ def test_a_resumed_private_run_is_bit_identical_and_reports_nothing_of_private_e
 
 def test_noise_of_the_operating_system_cannot_be_repeated_and_is_kept_only_while_the_run_goes_on(tmp_path):
     config = private("pathwise", train_noise="system")
-    found = [train(tmp_path / name, config) for name in ("first", "second")]
+    found = [trained(tmp_path / name, config) for name in ("first", "second")]
     assert any(not np.array_equal(a, b) for a, b in zip(*map(leaves, found), strict=True))
     begin(tmp_path / "part", config)
     keys = []
@@ -104,8 +108,34 @@ def test_private_and_plain_updates_are_timed_on_the_same_batches(learner):
 def test_an_episode_of_the_replay_lives_as_long_as_is_counted():
     """Forty episodes in all, four an iteration; a ring of eight forgets each after two iterations."""
     program = Program.of(learning(private("maddpg"), buffer=8, updates_per_episode=0.5))
-    assert program.use == (0.5, 4)
-    assert Program.of(private("maddpg")).use == (0.1, 10)
+    assert program.use[:2] == (0.5, 4)
+    assert Program.of(private("maddpg")).use[:2] == (0.1, 10)
+
+
+@pytest.mark.parametrize("learner", learners.BUILT_IN)
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_update_releases_as_many_numbers_as_are_counted(learner, shared, monkeypatch):
+    """All that is learned, and with a balance how often symbols are used; refused where they are more."""
+    config = dataclasses.replace(private(learner), channel=Channel("response", period=0))
+    networks = dataclasses.replace(config.networks, share_parameters=shared)
+    config = dataclasses.replace(config, networks=networks)
+    config = learning(config, balance=0.1) if learner == "pathwise" else config
+    program, released = Program.of(config), []
+    plain = gradients.Private.release
+
+    def watched(self: Any, gradient: Any, networks: Any, taken: Any, size: int) -> Any:
+        found = plain(self, gradient, networks, taken, size)
+        released.append(gradients.size_of(found[0]))
+        return found
+
+    monkeypatch.setattr(gradients.Private, "release", watched)
+    table = jax.tree.map(lambda x: x[0], tables_of(config, program, list(config.budgets), 1.0))
+
+    def once(key: jax.Array) -> Any:
+        return train.iterate(program, train.init(program, key), table, program.settings)
+
+    jax.eval_shape(once, jax.random.key(0))
+    assert released == [program.use.numbers]
 
 
 @pytest.mark.parametrize("learner", ["maddpg", "pathwise"])

@@ -124,6 +124,11 @@ class Team(eqx.Module):
         """What the actors' outputs mean."""
         return policy_of(self.actions, self.continuous)
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers a joint gradient has."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self)) // (self.agents if self.shared else 1)
+
     def joint(self, gradient: Any) -> Any:
         """A gradient with respect to a team; where agents share their parameters, one for all (1, …), its mean."""
         return jax.tree.map(lambda x: jnp.mean(x, axis=0, keepdims=True), gradient) if self.shared else gradient

@@ -152,7 +152,7 @@ def witnessed(
     """
     key, next_key = jax.random.split(state.key)
     now, secret = jax.random.split(state.secret)
-    private = watched(settings[CLIP], settings[NOISE], now, program.microbatch).watch(places, present)
+    private = watched(settings[CLIP], settings[NOISE], now, program.microbatch, program.use.numbers)
     own = {name: value for name, value in settings.items() if name not in (CLIP, NOISE)}
     clock = Clock(state.steps, program.steps)
     learner, _ = program.learner.given(own).iterate_privately(
@@ -161,7 +161,7 @@ def witnessed(
         table,
         clock,
         key,
-        private,
+        private.watch(places, present),
     )
     return RunState(learner, next_key, state.steps + program.steps_per_iteration, secret), private.seen[0]
 

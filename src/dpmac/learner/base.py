@@ -100,9 +100,10 @@ class Learner(ABC):
         noise is a table (row, agent) of noise scales, from which each episode draws one row.
         """
 
-    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
-        """How `iterate_privately` uses an episode, in a run of so many: the probability that an update takes it, and
-        the updates that it lives through at most. Bad input where settings let one episode enter otherwise."""
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int, int]:
+        """How `iterate_privately` uses an episode, in a run of so many: the probability that an update takes it, the
+        updates that it lives through at most, and how many numbers an update releases. Bad input where settings let
+        one episode enter otherwise."""
         raise BadInput("this learner cannot train privately; mappo, maddpg and pathwise can")
 
     def iterate_privately(

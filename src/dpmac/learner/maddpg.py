@@ -24,7 +24,7 @@ from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
 from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
-from dpmac.learner.private import Private
+from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
 
@@ -179,7 +179,7 @@ class Maddpg(Learner):
     def without_leaks(self) -> "Maddpg":
         return dataclasses.replace(self, standardise=False)
 
-    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int, int]:
         require(
             not self.standardise,
             "private training cannot standardise rewards over the replay: standardise must be false",
@@ -193,7 +193,9 @@ class Maddpg(Learner):
             count <= slots,
             f"private training draws batch ({count}) of the replay's {slots} episodes on average, and needs as many",
         )
-        return count / slots, math.ceil(slots / play.episodes) * self.updates(play)
+        state = jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
+        numbers = team.parameters + size_of(state.networks.critics)
+        return count / slots, math.ceil(slots / play.episodes) * self.updates(play), numbers
 
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private

@@ -20,7 +20,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
 from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
-from dpmac.learner.private import Private
+from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, by_time
 from dpmac.tasks import Task, abilities
 
@@ -163,7 +163,7 @@ class Mappo(Learner):
     def without_leaks(self) -> "Mappo":
         return dataclasses.replace(self, epochs=1, minibatches=1, spread_rate=0.0)
 
-    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int, int]:
         once = self.epochs == self.minibatches == 1
         require(once, "private training makes one pass: epochs and minibatches must be 1")
         require(
@@ -171,7 +171,8 @@ class Mappo(Learner):
             "private training cannot normalise values by the returns of a batch: spread_rate must be 0, and "
             "value_scale says how far returns deviate",
         )
-        return 1.0, 1
+        state = jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
+        return 1.0, 1, team.parameters + size_of(state.critics)
 
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private

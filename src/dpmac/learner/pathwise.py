@@ -137,13 +137,13 @@ class Pathwise(Learner):
     def without_leaks(self) -> "Pathwise":
         return dataclasses.replace(self, starts=1, expectation=0.0)
 
-    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int]:
+    def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int, int]:
         require(self.starts == 1, "private training cannot choose between starts by what they earn: starts must be 1")
         require(
             not self.expects(team),
             "private training plays each episode once, not for every outcome of the channel: expectation must be 0",
         )
-        return 1.0, 1
+        return 1.0, 1, team.parameters + self.even(team).size
 
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private

@@ -3,7 +3,7 @@
 A learner hands over a function that gives the joint gradient of everything it learns (actors, senders, receivers and
 critics together) from one episode. Clipping is jax_privacy's, microbatches are optax's. Float32 noise takes only 2²³
 values, so that a released number tells which gradient may lie beneath it. Therefore gradients are rounded inwards to a
-public grid, sums are exact integers, and the noise is a whole number of steps, the sum of four draws.
+public grid, sums are exact integers, and the noise is discrete Gaussian, from the tables of `privacy.alias`.
 """
 
 import copy
@@ -16,13 +16,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from dpmac.config import BadInput
+from dpmac.config import BadInput, require
+from dpmac.privacy import alias
 
-FINEST = 2.0**-20
-"""A step of the grid, in deviations of the noise."""
+FINEST = 20
+"""log₂ of the most steps of the grid to a deviation of the noise, as many as the drawn noise has."""
 LARGEST = 2.0**30
 """What a sum of gradients may come to, in steps; the noise beside it must also fit into 32 bits."""
-DRAWS = 4
 
 
 def check_installed() -> None:
@@ -33,15 +33,46 @@ def check_installed() -> None:
         raise BadInput(f"private training needs jax_privacy: pip install 'jax-privacy<3' ({error})") from None
 
 
+def size_of(networks: Any) -> int:
+    """How many numbers networks have."""
+    return sum(leaf.size for leaf in jax.tree.leaves(networks))
+
+
+def discrete_gaussian(key: Array, count: int) -> Array:
+    """Noise (number,) of `privacy.alias`, with a deviation of 2^FINEST."""
+    fine, coarse = jax.random.bits(key, (2, 3, count))
+    return looked_up(alias.table(alias.FINE), fine) + alias.STRIDE * looked_up(alias.table(alias.COARSE), coarse)
+
+
+def looked_up(table: alias.Table, words: Array) -> Array:
+    """Integers (number,) from a table and random words (word, number): 15 bits are a column, one is the sign, and 80
+    choose between the column's two sizes."""
+    column, share = words[0] >> 17, jnp.asarray(table.share)
+    first, second, third = (share[word, column] for word in range(3))
+    start = words[0] & 0xFFFF
+    rest = (words[1] < second) | (words[1] == second) & (words[2] < third)
+    own = (start < first) | (start == first) & rest
+    size = jnp.where(own, column.astype(jnp.int32), jnp.asarray(table.other)[column])
+    return jnp.where((words[0] >> 16 & 1).astype(bool), -size, size)
+
+
 class Private:
     """The noise of one iteration, inside a compiled program."""
 
     def __init__(
-        self, clip: Array | float, multiplier: Array | float, key: Array, microbatch: int, measured: bool = False
+        self,
+        clip: Array | float,
+        multiplier: Array | float,
+        key: Array,
+        microbatch: int,
+        numbers: int,
+        measured: bool = False,
     ) -> None:
         """clip: C. multiplier: z. key: of noise and sampling, secret where a claim holds. microbatch: episodes whose
-        gradients are held at once. measured: whether norms of gradients are reported, which nothing covers."""
+        gradients are held at once. numbers: the most that a release may have. measured: whether norms of gradients are
+        reported, which nothing covers."""
         self.clip, self.multiplier, self.microbatch, self.measured = clip, multiplier, microbatch, measured
+        self.numbers = numbers
         self.draw_key, self.noise_key = jax.random.split(key)
 
     def keyed(self, key: Array) -> Self:
@@ -56,14 +87,21 @@ class Private:
             return jnp.ones(slots, bool)
         return jax.random.bits(self.draw_key, (slots,)) < jnp.uint32(math.floor(rate * 2.0**32))
 
+    def fineness(self, places: int) -> Array:
+        """log₂ of the steps of the grid to a deviation of the noise: so many that a sum of so many gradients fits."""
+        return jnp.clip(jnp.frexp(self.multiplier * (LARGEST / places))[1] - 1, 0, FINEST)
+
     def step(self, places: int) -> Array:
         """The step of the public grid for sums of so many gradients."""
-        return self.clip * jnp.maximum(self.multiplier * FINEST, places / LARGEST)
+        noisy = jnp.ldexp(self.clip * self.multiplier, -self.fineness(places))
+        return jnp.where(self.multiplier > 0, noisy, self.clip * (places / LARGEST))
 
-    def noise(self, values: int, step: Array) -> Array:
-        """Noise (value,) in steps. Each of the four draws has half of the deviation."""
-        draws = jax.random.normal(self.noise_key, (DRAWS, values)) * (self.multiplier * self.clip / step / DRAWS**0.5)
-        return jnp.sum(jnp.round(draws).astype(jnp.int32), axis=0)
+    def noise(self, values: int, places: int) -> Array:
+        """Noise (value,) in steps. Where the grid is coarser than the drawn noise, the release on the finer grid is
+        rounded, which moves no whole number of coarse steps."""
+        coarser = FINEST - self.fineness(places)
+        drawn = discrete_gaussian(self.noise_key, values) + ((1 << coarser) >> 1) >> coarser
+        return jnp.where(self.multiplier > 0, drawn, 0)
 
     def release(
         self, gradient: Callable[[Any, Array], Any], networks: Any, taken: Array, size: int
@@ -75,7 +113,8 @@ class Private:
         """
         total, norms, counted = self.clipped_sum(gradient, networks, taken)
         step, (flat, restored) = self.step(len(taken)), ravel_pytree(total)
-        noisy = restored(flat + self.noise(len(flat), step))
+        require(len(flat) <= self.numbers, f"the learner releases {len(flat)} numbers, and declares {self.numbers}")
+        noisy = restored(flat + self.noise(len(flat), len(taken)))
         report = {}
         if self.measured:
             count = jnp.maximum(jnp.sum(counted), 1)

@@ -2,7 +2,7 @@
 
 Neighbours are two trainings that differ by one episode source, which is there or is not. A source contributes at most R
 episodes, at places that are fixed in advance. Every update clips the joint gradient of each episode to norm C, adds the
-clipped gradients up, adds Gaussian noise of standard deviation z·C to every parameter, and divides by a constant; all
+clipped gradients up, adds Gaussian noise of standard deviation z·C to every number, and divides by a constant; all
 the rest (optimisers, averages, later policies, the episodes that these play) follows from such releases. Each stored
 episode enters each of the updates of its life with probability q, independently. One pass over fresh episodes is q = 1
 and a life of one update.
@@ -10,21 +10,28 @@ and a life of one update.
 The R episodes of a source cost most when they live at the same time. An update then takes some of them with probability
 1 − (1 − q)^R, and what it takes has a norm of at most R·C: L Gaussian releases of multiplier z/R, sampled at that rate.
 For q = 1 that is exact, else a bound (docs/private-training.md has the proof).
+
+The noise that is drawn is a whole number of steps of a public grid (`alias`), and norms are sums of rounded numbers.
+Both are counted, for as many numbers as an update releases.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 from scipy.optimize import brentq
 
 from dpmac.config import PrivateTraining, Release, check_delta, check_epsilon, require, whole
-from dpmac.privacy import accounting
+from dpmac.privacy import accounting, alias
 from dpmac.privacy import loss as losses
 
-SAFETY = 1e-4
-"""Relative surplus of calibration: norms of clipped gradients are float32 sums over many parameters."""
+SAFETY = 1e-6
+"""Relative surplus of calibration."""
+SEARCHED = 1e-4
+"""Width in log z to which a multiplier is searched where it has no closed form."""
+MOST_NUMBERS = 2**22
+"""The most numbers of an update, for which bounds on rounding hold."""
 FINE, COARSE = 1e-4, 1e-3
 """Grids of privacy loss: of what is stated, and of calibration and of large losses; both round up."""
 MOST_NOISE = 20.0
@@ -38,6 +45,8 @@ class Use(NamedTuple):
     """q, the probability that an update takes a stored episode."""
     updates: int = 1
     """L, the most updates that an episode lives through."""
+    numbers: int = 0
+    """How many numbers an update releases, all of them rounded; 0: real numbers without rounding."""
 
     def among(self, episodes: int) -> "Use":
         """The same for so many episodes together: the probability that an update takes any of them."""
@@ -46,7 +55,22 @@ class Use(NamedTuple):
     @property
     def once(self) -> bool:
         """Whether each episode enters exactly one update."""
-        return self == ONE_PASS
+        return self.rate == self.updates == 1
+
+    @property
+    def longest(self) -> float:
+        """Above the norm of what was clipped to norm 1 in float32, in deviations of the noise times z.
+
+        A sum of n squares, in any order, is low by n roundings of 2⁻²⁴ at most, a norm by half of that; 2⁻¹⁹ is more
+        than what root, quotients and products add.
+        """
+        return 1 + self.numbers * 2.0**-24 + 2.0**-19 if self.numbers else 1.0
+
+    def slip(self, epsilon: float, episodes: int) -> float:
+        """Above what drawn noise adds to δ(ε): its total variation from Gaussian noise, in all updates that so many
+        episodes live through."""
+        each = self.numbers * alias.SLIP
+        return each * self.updates * episodes * (1 + math.exp(min(epsilon, 700.0))) if each else 0.0
 
 
 ONE_PASS = Use()
@@ -75,18 +99,30 @@ def spent(multiplier: float, delta: float, use: Use, episodes: int, grid: float)
     if multiplier == 0:
         return math.inf
     if use.rate == 1:
-        return losses.epsilon_of(shift(multiplier, use, episodes), delta)
+        loss = shift(multiplier, use, episodes)
+        return with_slip(lambda left: losses.epsilon_of(loss, left), delta, use, episodes)
     from dp_accounting.pld import privacy_loss_distribution as distributions
 
     one = distributions.from_gaussian_mechanism(
-        multiplier / episodes, sampling_prob=use.among(episodes).rate, value_discretization_interval=grid
+        multiplier / (episodes * use.longest),
+        sampling_prob=use.among(episodes).rate,
+        value_discretization_interval=grid,
     )
-    return float(one.self_compose(use.updates).get_epsilon_for_delta(delta))
+    composed = one.self_compose(use.updates)
+    return with_slip(lambda left: float(composed.get_epsilon_for_delta(left)), delta, use, episodes)
+
+
+def with_slip(epsilon_of: Callable[[float], float], delta: float, use: Use, episodes: int) -> float:
+    """The ε of drawn noise, given that of Gaussian noise as a function of δ; infinite where δ is too small for it."""
+    most = epsilon_of(delta) + 1
+    left = delta - use.slip(most, episodes)
+    found = epsilon_of(left) if left > 0 else math.inf
+    return found if found <= most else math.inf
 
 
 def shift(multiplier: float, use: Use, episodes: int) -> losses.Loss:
     """The loss of updates that take every episode: a Gaussian shift of R·√L/z."""
-    return losses.Loss(episodes * math.sqrt(use.updates) / multiplier)
+    return losses.Loss(episodes * use.longest * math.sqrt(use.updates) / multiplier)
 
 
 @cache
@@ -100,8 +136,14 @@ def calibrate(epsilon: float, delta: float, use: Use = ONE_PASS, episodes: int =
     check(delta, use, episodes)
     if math.isinf(epsilon):
         return 0.0
+    left = delta - use.slip(epsilon, episodes)
+    require(
+        left > 0,
+        f"at epsilon {epsilon:g} noise of {use.numbers} numbers cannot be exact enough for delta {delta:g}: "
+        "choose a smaller epsilon, or inf",
+    )
     if use.rate == 1:
-        return episodes * math.sqrt(use.updates) / losses.mu_of(epsilon, delta) * (1 + SAFETY)
+        return episodes * use.longest * math.sqrt(use.updates) / losses.mu_of(epsilon, left) * (1 + SAFETY)
 
     def excess(log_multiplier: float) -> float:
         return math.log(spent(math.exp(log_multiplier), delta, use, episodes, COARSE) / epsilon)
@@ -112,7 +154,7 @@ def calibrate(epsilon: float, delta: float, use: Use = ONE_PASS, episodes: int =
         require(high < MOST_NOISE, f"no noise meets epsilon {epsilon:g} at delta {delta:g}")
     while excess(low) < 0:
         low, high = low - 0.7, low
-    return math.exp(float(brentq(excess, low, high, xtol=SAFETY)) + 2 * SAFETY)  # type: ignore[arg-type]
+    return math.exp(float(brentq(excess, low, high, xtol=SEARCHED)) + 2 * SEARCHED)  # type: ignore[arg-type]
 
 
 def event(multiplier: float, use: Use = ONE_PASS, episodes: int = 1) -> Any:
@@ -121,7 +163,7 @@ def event(multiplier: float, use: Use = ONE_PASS, episodes: int = 1) -> Any:
 
     if multiplier == 0:
         return dp.NonPrivateDpEvent()
-    one: Any = dp.GaussianDpEvent(multiplier / episodes)
+    one: Any = dp.GaussianDpEvent(multiplier / (episodes * use.longest))
     if use.rate < 1:
         one = dp.PoissonSampledDpEvent(use.among(episodes).rate, one)
     return dp.SelfComposedDpEvent(one, use.updates)
@@ -131,6 +173,10 @@ def check(delta: float, use: Use, episodes: int) -> None:
     check_delta(delta)
     require(0 < use.rate <= 1, f"rate must lie in (0, 1], not {use.rate}")
     require(whole(use.updates, 1), f"updates must be a whole number from 1, not {use.updates}")
+    require(
+        whole(use.numbers, 0, MOST_NUMBERS),
+        f"private training has bounds for at most {MOST_NUMBERS} numbers an update, not {use.numbers}",
+    )
     require(whole(episodes, 1), f"episodes must be a whole number from 1, not {episodes}")
 
 
@@ -154,8 +200,9 @@ FROM_SEED = (
 )
 NO_NOISE = "no noise: gradients are clipped, and published as they are"
 PRECISION = (
-    "gradients are rounded inwards to a public grid, their sums are exact integers, and the noise is a whole number of "
-    "steps: a sum of four float32 draws from a 64-bit key, which is close to the Gaussian noise of the claim"
+    "gradients are rounded inwards to a public grid, their sums are exact integers, and noise is discrete Gaussian; "
+    "the claim counts the rounding of norms, and the total variation of 2^-78 between a drawn number and exact noise. "
+    "Random bits are Threefry's, with a 64-bit key: against whoever can try 2^64 keys nothing is claimed"
 )
 
 
@@ -182,7 +229,7 @@ def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
         "delta": private.train_delta,
         "neighbours": RELATION.format(count=count, plural="" if count == 1 else "s"),
         "episodes_per_source": count,
-        "mechanism": "Gaussian noise on sums of clipped gradients",
+        "mechanism": "discrete Gaussian noise on sums of clipped gradients",
         "clip": private.train_clip,
         "noise_multiplier": noise,
         "noise_origin": private.train_noise,
@@ -190,6 +237,7 @@ def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
         "sampling": "one pass" if use.once else "poisson",
         "rate": use.rate,
         "updates": use.updates,
+        "numbers": use.numbers,
         "exact_epsilon": exact,
         "valid": exact <= private.train_epsilon and private_noise,
         "released": RELEASED,
@@ -210,7 +258,8 @@ def joint(private: PrivateTraining, use: Use, messages: Mapping[Release, int], d
     if noise == 0:
         found = math.inf
     elif use.rate == 1:
-        found = losses.epsilon_of(losses.compose([shift(noise, use, private.episodes_per_source), said]), total)
+        both = losses.compose([shift(noise, use, private.episodes_per_source), said])
+        found = with_slip(lambda left: losses.epsilon_of(both, left), total, use, private.episodes_per_source)
     else:
         trained = epsilon(noise, private.train_delta, use, private.episodes_per_source)
         found = trained + (losses.epsilon_of(said, delta) if messages else 0.0)

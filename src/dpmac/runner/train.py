@@ -169,7 +169,8 @@ def iterate(
     given = (state.learner, program.rollout, table, clock, iteration_key)
     if program.microbatch:
         now, secret = jax.random.split(secret)
-        private = gradients.Private(settings[CLIP], settings[NOISE], now, program.microbatch, program.measured)
+        numbers = program.use.numbers
+        private = gradients.Private(settings[CLIP], settings[NOISE], now, program.microbatch, numbers, program.measured)
         learner, report = learner.iterate_privately(*given, private)
     else:
         learner, report = learner.iterate(*given)

@@ -22,7 +22,7 @@ ALLOWED = {
     "agents": {"config", "plugins", "privacy"},
     "privacy": {"config", "plugins"},
     "results": {"config"},
-    "learner": {"config", "plugins", "tasks", "agents"},
+    "learner": {"config", "plugins", "tasks", "agents", "privacy"},
     "runner": {"config", "plugins", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results"},
     "deploy": {"config", "tasks", "agents", "learner", "privacy", "results", "runner"},
     "analysis": {"config", "tasks", "agents", "learner", "experiments", "frontiers", "privacy", "results", "runner"},

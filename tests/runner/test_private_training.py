@@ -151,6 +151,21 @@ def test_the_statement_tells_of_training_and_of_both_together(learner):
     assert statement(small(learner), Program.of(small(learner))).get("training") is None
 
 
+def test_an_environment_on_the_host_is_refused():
+    """It may carry one episode into the next, and evaluations play in it, too."""
+    with pytest.raises(BadInput, match=r"cannot use pettingzoo:mpe2\.simple_v3"):
+        Program.of(dataclasses.replace(private("mappo"), task="pettingzoo:mpe2.simple_v3"))
+
+
+def test_a_run_of_many_says_what_it_costs_alone():
+    config = dataclasses.replace(private("pathwise"), seeds=(0, 1))
+    (both,), (one,) = (
+        [statement(each, Program.of(each))["training"]] for each in (config, config.alone(config.members[0]))
+    )
+    assert both["exact_epsilon_of_all_runs"] > both["exact_epsilon"] == one["exact_epsilon_of_all_runs"]
+    assert "each of the 2 runs is a release of its own" in both["warnings"][-1]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("noise_multiplier", 0.1), ("valid", True), ("epsilon", 0.5), ("released", "everything")]
 )

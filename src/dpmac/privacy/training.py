@@ -34,8 +34,10 @@ MOST_NUMBERS = 2**22
 """The most numbers of an update, for which bounds on rounding hold."""
 FINE, COARSE = 1e-4, 1e-3
 """Grids of privacy loss: of what is stated, and of calibration and of large losses; both round up."""
-MOST_NOISE = 20.0
-"""Logarithm of the largest noise multiplier."""
+LEAST_NOISE, MOST_NOISE = -3.0, 20.0
+"""Logarithms of the noise multipliers that are searched, the least one for each episode of a source."""
+TRANSFORM_LOSS = 2.0**-52
+"""Above what each composition by transforms loses of δ, seen beside exact sums."""
 
 
 class Use(NamedTuple):
@@ -67,10 +69,11 @@ class Use(NamedTuple):
         return 1 + self.numbers * 2.0**-24 + 2.0**-19 if self.numbers else 1.0
 
     def slip(self, epsilon: float, episodes: int) -> float:
-        """Above what drawn noise adds to δ(ε): its total variation from Gaussian noise, in all updates that so many
-        episodes live through."""
-        each = self.numbers * alias.SLIP
-        return each * self.updates * episodes * (1 + math.exp(min(epsilon, 700.0))) if each else 0.0
+        """Above what drawn noise adds to δ(ε), its total variation from Gaussian noise in all updates that so many
+        episodes live through, and above what accounting loses."""
+        drawn = self.numbers * self.updates * episodes * alias.SLIP
+        counted = 0.0 if self.rate == 1 else self.updates * TRANSFORM_LOSS
+        return counted + (drawn * (1 + math.exp(min(epsilon, 700.0))) if drawn else 0.0)
 
 
 ONE_PASS = Use()
@@ -90,7 +93,12 @@ def epsilon(multiplier: float, delta: float, use: Use = ONE_PASS, episodes: int 
     require(
         multiplier >= 0 and math.isfinite(multiplier), f"multiplier must be finite and at least 0, not {multiplier}"
     )
-    return spent(multiplier, delta, use, episodes, FINE if multiplier >= episodes / 2 else COARSE)
+    return spent(multiplier, delta, use, episodes, FINE if multiplier >= episodes / 2 else coarse(multiplier, episodes))
+
+
+def coarse(multiplier: float, episodes: int) -> float:
+    """The coarse grid, as wide as small noise allows: losses are of the order of (R/z)²."""
+    return COARSE * max(1.0, (episodes / (2 * multiplier)) ** 2) if multiplier else COARSE
 
 
 @cache
@@ -139,20 +147,23 @@ def calibrate(epsilon: float, delta: float, use: Use = ONE_PASS, episodes: int =
     left = delta - use.slip(epsilon, episodes)
     require(
         left > 0,
-        f"at epsilon {epsilon:g} noise of {use.numbers} numbers cannot be exact enough for delta {delta:g}: "
-        "choose a smaller epsilon, or inf",
+        f"at epsilon {epsilon:g} neither noise nor accounting is exact enough for delta {delta:g}: choose a smaller "
+        "epsilon (or inf), or a larger delta",
     )
     if use.rate == 1:
         return episodes * use.longest * math.sqrt(use.updates) / losses.mu_of(epsilon, left) * (1 + SAFETY)
 
     def excess(log_multiplier: float) -> float:
-        return math.log(spent(math.exp(log_multiplier), delta, use, episodes, COARSE) / epsilon)
+        tried = math.exp(log_multiplier)
+        return math.log(max(spent(tried, delta, use, episodes, coarse(tried, episodes)), 1e-300) / epsilon)
 
     low, high = math.log(episodes) - 0.7, math.log(episodes) + 0.7
     while excess(high) > 0:
         low, high = high, high + 1.4
         require(high < MOST_NOISE, f"no noise meets epsilon {epsilon:g} at delta {delta:g}")
     while excess(low) < 0:
+        if low < math.log(episodes) + LEAST_NOISE:
+            return math.exp(low)  # more than the budget asks for
         low, high = low - 0.7, low
     return math.exp(float(brentq(excess, low, high, xtol=SEARCHED)) + 2 * SEARCHED)  # type: ignore[arg-type]
 
@@ -198,6 +209,10 @@ NOT_RELEASED = (
 FROM_SEED = (
     "the noise follows from the run's seed: it repeats the run, and protects nothing from whoever knows the seed"
 )
+MANY = (
+    "the claim is for one run, and each of the {runs} runs is a release of its own: a source that takes part in all of "
+    "them gives away epsilon {epsilon:.4g}"
+)
 NO_NOISE = "no noise: gradients are clipped, and published as they are"
 PRECISION = (
     "gradients are rounded inwards to a public grid, their sums are exact integers, and noise is discrete Gaussian; "
@@ -212,8 +227,9 @@ def multiplier(private: PrivateTraining, use: Use) -> float:
     return calibrate(private.train_epsilon, private.train_delta, use, private.episodes_per_source)
 
 
-def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
-    """What `privacy.json` says about training; batch: the constant that sums of gradients are divided by.
+def claim(private: PrivateTraining, use: Use, batch: int, runs: int = 1) -> dict[str, Any]:
+    """What `privacy.json` says about each training of a folder with so many; batch: the constant that sums of gradients
+    are divided by.
 
     >>> said = claim(PrivateTraining(1.0), Use(), 3072)
     >>> round(said["noise_multiplier"], 2), said["sampling"], said["valid"]
@@ -224,6 +240,9 @@ def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
     exact = epsilon(noise, private.train_delta, use, count)
     private_noise = private.train_noise == "system" and noise > 0
     warnings = ([] if noise else [NO_NOISE]) + ([FROM_SEED] if noise and not private_noise else [])
+    together = epsilon(noise, private.train_delta, use._replace(updates=use.updates * runs), count)
+    if runs > 1 and noise:
+        warnings.append(MANY.format(runs=runs, epsilon=together))
     return {
         "epsilon": private.train_epsilon,
         "delta": private.train_delta,
@@ -239,6 +258,7 @@ def claim(private: PrivateTraining, use: Use, batch: int) -> dict[str, Any]:
         "updates": use.updates,
         "numbers": use.numbers,
         "exact_epsilon": exact,
+        "exact_epsilon_of_all_runs": together,
         "valid": exact <= private.train_epsilon and private_noise,
         "released": RELEASED,
         "not_released": NOT_RELEASED,

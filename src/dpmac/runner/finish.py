@@ -25,6 +25,7 @@ from dpmac.results.information import information
 from dpmac.results.store import Metric
 from dpmac.runner import checkpoint, noise, population, train
 from dpmac.runner.population import Loaded
+from dpmac.runner.statement import training_of
 from dpmac.runner.train import Program
 from dpmac.tasks import Task
 
@@ -183,7 +184,7 @@ def write_run(folder: Path, home: Path, loaded: Loaded, index: int, rows: list[M
     among = loaded.config.labels[loaded.config.budgets.index(run.budget)]
     privacy["claims"] = {label: privacy["claims"][among]}
     if "training" in privacy:
-        privacy["training"]["joint"] = {label: privacy["training"]["joint"][among]}
+        privacy["training"] = training_of(config, Program.of(config))
     store.create(aside, config, privacy, store.read_json(folder / "reference.json"))
     store.write_json(aside / population.GROUPS, {"runs": 1})
     store.rewind_metrics(aside, [row._replace(budget=label) for row in rows])

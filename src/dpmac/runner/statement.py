@@ -62,7 +62,7 @@ def training_of(config: RunConfig, program: Program) -> dict[str, Any]:
         scales = noise_scales(budget, channel, task.agents, task.horizon) if protocol.find(config.method).speaks else ()
         messages = Counter(Release(channel, scale, task.horizon, "episode") for scale in scales)
         joint[label] = privacy.training.joint(config.private, program.use, messages, budget.delta)
-    return privacy.training.claim(config.private, program.use, batch) | {"joint": joint}
+    return privacy.training.claim(config.private, program.use, batch, len(config.members)) | {"joint": joint}
 
 
 @cache

@@ -15,7 +15,7 @@ from dpmac import privacy, tasks
 from dpmac.agents import protocol
 from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.team import TaskShape, Team, make_team, pick
-from dpmac.config import Channel, NetworkConfig, PrivateTraining, RunConfig, Training, to_json
+from dpmac.config import Channel, NetworkConfig, PrivateTraining, RunConfig, Training, require, to_json
 from dpmac.learner import base as learners
 from dpmac.learner import private as gradients
 from dpmac.learner.base import Clock, Learner, Rollout
@@ -64,6 +64,11 @@ class Program:
         program = cls(task, config.method, options, config.channel, config.networks, learner, config.training)
         if not private.asked:
             return program
+        require(
+            not abilities(task).at_once,
+            f"private training cannot use {config.task}: what an environment on the host keeps of an episode may reach "
+            "others, a failure in one ends the run, and evaluations play in it, too",
+        )
         gradients.check_installed()
         without = private.train_epsilon == math.inf
         program = dataclasses.replace(program, microbatch=private.train_microbatch, measured=without, private=private)

@@ -155,7 +155,8 @@ def calibrate(epsilon: float, delta: float, use: Use = ONE_PASS, episodes: int =
 
     def excess(log_multiplier: float) -> float:
         tried = math.exp(log_multiplier)
-        return math.log(max(spent(tried, delta, use, episodes, coarse(tried, episodes)), 1e-300) / epsilon)
+        found = spent(tried, delta, use, episodes, coarse(tried, episodes))
+        return math.log(min(max(found, 1e-300), 1e300) / epsilon)  # both ends are finite
 
     low, high = math.log(episodes) - 0.7, math.log(episodes) + 0.7
     while excess(high) > 0:

@@ -90,7 +90,8 @@ def test_a_second_word_is_found_by_the_checks():
 
 
 def test_what_a_word_an_episode_cannot_do_is_refused():
-    for channel in (Channel("timed", copies=2), Channel("timed", rounds=2), Channel("timed", sample_rate=0.5)):
+    few = Channel("timed", copies=4, recipient_rate=0.25)  # one recipient, but slots are drawn for four
+    for channel in (Channel("timed", copies=2), few, Channel("timed", rounds=2), Channel("timed", sample_rate=0.5)):
         with pytest.raises(BadInput):
             mechanisms.of(channel)
     with pytest.raises(BadInput, match="at most 1"):

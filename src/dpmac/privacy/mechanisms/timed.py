@@ -45,7 +45,7 @@ class Timed(Symbols):
 
     def check(self) -> None:
         super().check()
-        require(self.channel.sent == 1, "one word an episode is broadcast: copies must be 1")
+        require(self.channel.copies == 1, "one word an episode is broadcast: copies must be 1")
         require(self.channel.rounds == 1, "one word an episode is sent in one round: rounds must be 1")
 
     def check_noise(self, noise: float) -> None:

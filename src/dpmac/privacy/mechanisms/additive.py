@@ -283,20 +283,18 @@ def clipped_steps(xp: Any, message: Any, grid: Grid) -> Any:
     Why the norm of the result is never above C/grid. Let e be the exponent of the largest number, and b = message/2^e,
     exactly. With aᵢ = ⌊2¹⁴|bᵢ|⌋ + 1 ≤ 2¹⁵ the squares are summed up in integers, of which H counts units of 2¹²,
     rounded up: 2¹⁴‖b‖ < ‖a‖ ≤ 2⁶√H. A square has 2¹⁸ units at most, so that H ≤ 2¹⁸·d + 1 for d numbers, which is below
-    2³¹ for d ≤ 8,191; longer messages are refused. Hence ‖b‖ < 2⁻⁸√H ≤ 2⁻¹⁶n for n = ⌊2⁸√H⌋ + 1. The result is m = trunc(b·f) with f
-    = min(2¹⁶·reach/n, 2^e/grid), where reach ≤ (1 − 2⁻²⁰)·C/grid. In real numbers ‖b·f‖ ≤ ‖b‖·2¹⁶·reach/n < reach. Each
-    of the root, the conversion of H, the quotient and the products is off by a relative 2⁻²⁴ at most, all of them
-    together by less than 2⁻²¹, which the margin in `reach` exceeds; truncation only shortens. Where the second term
-    is the smaller one, the message is short enough and m = trunc(message/grid), exactly.
+    2³¹ for d ≤ 8,191; longer messages are refused. Hence ‖b‖ < 2⁻⁸√H ≤ 2⁻¹⁶n for n = ⌊2⁸√H⌋ + 1. The result is m =
+    trunc(b·f) with f = min(2¹⁶·reach/n, 2^e/grid), where reach ≤ (1 − 2⁻²⁰)·C/grid. In real numbers ‖b·f‖ ≤
+    ‖b‖·2¹⁶·reach/n < reach. Each of the root, the conversion of H, the quotient and the products is off by a relative
+    2⁻²⁴ at most, all of them together by less than 2⁻²¹, which the margin in `reach` exceeds; truncation only shortens.
+    Where the second term is the smaller one, the message is short enough and m = trunc(message/grid), exactly.
 
     Norms come out at most √d/2¹⁴ + 2⁻¹⁶ too large, so that a long message ends so much below C. All of it is integer
     arithmetic, single float32 operations and powers of two: sums in another order, fused products and flushed
     subnormal numbers make no difference, so that NumPy and compiled programs agree in every bit.
     """
-    longest = (
-        f"a message that is clipped has at most {LONGEST} numbers, not {message.shape[-1]}: its norm would overflow"
-    )
-    require(message.shape[-1] <= LONGEST, longest)
+    count = message.shape[-1]
+    require(count <= LONGEST, f"a message has at most {LONGEST} numbers, not {count}: its norm would overflow")
     message = finite(xp, message)
     largest = xp.max(xp.abs(message), axis=-1, keepdims=True, initial=0.0)
     exponent = xp.maximum((largest.view(xp.int32) >> 23) - 127, -120)

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import dp_accounting as dp
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -46,6 +47,19 @@ def test_no_two_episodes_of_inputs_are_told_apart_by_more_than_epsilon():
     largest = max(math.log(one[said] / other[said]) for one in laws for other in laws for said in random)
     assert largest == pytest.approx(2.0, abs=1e-9)
     assert largest <= 2.0 + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 1.0, 40.0])
+@pytest.mark.parametrize(("symbols", "slots"), [(2, 1), (3, 25), (256, 256)])
+def test_epsilon_of_an_episode_is_that_of_the_coin_that_is_drawn(epsilon, symbols, slots):
+    """The coin is 1 with this noise, as a fraction of whole numbers, whose ε sixty digits tell."""
+    channel = Channel("timed", symbols=symbols)
+    noise = privacy.calibrate(channel, epsilon, 1e-4, slots)
+    found = privacy.pure_epsilon(Release(channel, noise, slots))
+    with mp.workdps(60):
+        exact = mp.log1p((1 - mp.mpf(noise)) * (slots * (symbols - 1) + 1) / mp.mpf(noise))
+        assert exact <= found <= epsilon
+        assert exact >= epsilon * (1 - 1e-7)
 
 
 @pytest.mark.parametrize("unit", ["message", "episode"])

@@ -145,8 +145,9 @@ def uniform_flips(shift: np.ndarray, symbols: int) -> Check:
 
 
 def check_claim(entry: dict[str, Any], channel: Channel, horizon: int) -> list[Check]:
-    """A statement's numbers recomputed from its noise: ε per message passed off as ε per episode is found here, and ε of
-    an increment passed off as that of all inputs. Statements of version 0.1 do not say what they cover: all inputs."""
+    """A statement's numbers recomputed from its noise: ε per message passed off as ε per episode is found here, and ε
+    of an increment passed off as that of all inputs. Statements of version 0.1 do not say what they cover: all inputs.
+    """
     checks = []
     neighbours: Neighbours = "increment" if entry.get("covers") == "increment" else "inputs"
     covered: dict[str, tuple[Unit, Neighbours]] = {

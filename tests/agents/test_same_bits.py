@@ -120,6 +120,22 @@ def test_a_message_on_the_grid_is_never_longer_than_the_clip_norm(message, clip_
     assert sum(int(step) ** 2 for step in steps) <= most**2
 
 
+def test_the_longest_message_is_clipped_and_a_longer_one_refused_on_both_sides():
+    """With a number more, the sum of squares is 2³¹ units, which int32 has not."""
+    host: Any = hosts.of(Channel())
+    grid = host.parameters(4.0)
+    most = (Fraction(0.5) / Fraction(float(grid.step))) ** 2
+    for value in (1.0, np.nextafter(np.float32(2), np.float32(0))):
+        steps = additive.clipped_steps(np, np.full(additive.LONGEST, value, np.float32), grid)
+        norm = sum(int(step) ** 2 for step in steps)
+        assert 0.99 * most < norm <= most
+    longer = np.ones(additive.LONGEST + 1, np.float32)
+    with pytest.raises(BadInput, match="at most 8191 numbers"):
+        host.release(longer, np.zeros(len(longer), np.int32), 4.0)
+    with pytest.raises(BadInput, match="at most 8191 numbers"):
+        jax.eval_shape(lambda message: additive.clipped_steps(jnp, message, grid), longer)
+
+
 @given(
     st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=6), st.sampled_from(["correlated", "sums"])
 )

@@ -54,6 +54,23 @@ CHANGES = {
     "another name": lambda data: data.update(claims={"0.1": data["claims"]["1"]}),
     "no claims": lambda data: data.pop("claims"),
     "a list": lambda data: data.update(claims=[]),
+    "everything is covered": lambda data: data.update(covers="everything", not_covered="nothing"),
+    "another path is meant": lambda data: data.update(about="the run's own messages"),
+    "simulated noise protects": lambda data: data.update(simulated="it protects as well"),
+    "another length": lambda data: data.update(length="nobody sees the length"),
+    "nobody else observes it": lambda data: data["observers"].clear(),
+    "an observer more": lambda data: data["observers"].update(place="nobody"),
+    "a sentence of one's own": lambda data: data.update(certified="by somebody"),
+    "training that was not private": lambda data: data.update(training={"valid": True}),
+    "no warnings": lambda data: data["claims"]["1"][0].update(warnings=[]),
+    "another warning": lambda data: data["claims"]["1"][0].update(warnings=["none"]),
+    "a failed condition": lambda data: data["claims"]["1"][0].update(failed_conditions=[{"name": "none"}]),
+    "other neighbours": lambda data: data["claims"]["1"][0].update(neighbours="two episodes that differ in nothing"),
+    "the old neighbours of a message": lambda data: data["claims"]["1"][0].update(
+        neighbours="two inputs of one agent that one single message is made from, all else the same"
+    ),
+    "another agent": lambda data: data["claims"]["1"][0].update(agent=1),
+    "written in another way": lambda data: data["claims"]["1"][0].update(released_as="one bit"),
 }
 
 
@@ -102,8 +119,19 @@ def test_statements_of_version_0_1_and_of_the_results_that_are_shipped_still_hol
 
     from dpmac.results import records
 
-    for name in ("frontier-ccn-maddpg.json.gz", "paper.json.gz"):
-        statement.check_records(records.unpack(ROOT / "results" / name))
+    shipped = sorted((ROOT / "results").rglob("*.json.gz"))
+    assert ROOT / "results/version-0.1/paper.json.gz" in shipped
+    for path in shipped:
+        statement.check_records(records.unpack(path))
+
+
+def test_an_old_sentence_is_read_as_the_one_that_says_the_same_today_and_as_no_other():
+    from dpmac.runner import earlier
+
+    for old, new in earlier.TODAY.items():
+        assert statement.same_value(old, new)
+        assert not statement.same_value(new, old)
+        assert not any(statement.same_value(old, other) for other in earlier.TODAY.values() if other != new)
 
 
 # Training that breaks -------------------------------------------------------------------------------------------------

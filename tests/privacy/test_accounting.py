@@ -1,6 +1,7 @@
 """Exact accounting against the printed numbers, dp-accounting and its own laws."""
 
 import functools
+import itertools
 import math
 import time
 import tracemalloc
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from dpmac import privacy
 from dpmac.config import BadInput, Channel, Release, Unit
 from dpmac.privacy import loss as losses
-from dpmac.privacy import theorem
+from dpmac.privacy import mechanisms, theorem
+from dpmac.privacy.mechanisms import gaussian
 
 PLD = pld.privacy_loss_distribution
 UNIT = Channel(clip_norm=1.0)
@@ -30,7 +32,8 @@ CHANNEL = st.builds(
     period=st.integers(0, 6),
     recipient_rate=st.sampled_from([0.3, 0.5, 1.0]),
 )
-EPSILON, DELTA, HORIZON = st.floats(1e-3, 100), st.floats(1e-12, 0.05), st.integers(1, 40)
+# Flips of a larger ε may be too rare to be drawn, and are refused.
+EPSILON, DELTA, HORIZON = st.floats(1e-3, 40), st.floats(1e-12, 0.05), st.integers(1, 40)
 UNITS = st.sampled_from(["message", "episode"])
 
 # Numbers of the printed tables ----------------------------------------------------------------------------------------
@@ -369,12 +372,66 @@ def test_full_rate_is_no_sampling():
         (lambda: privacy.calibrate(Channel(sample_rate=0.01), 1.0, 1e-4, 25), "never draws a transition"),
         (lambda: privacy.calibrate(Channel(sample_rate=0.04), 1.0, 0.1, 25, "message", "transition"), "below the rate"),
         (lambda: privacy.epsilon(Release(Channel("response"), 0.7), 1e-4), "flip probability must be at most"),
+        (lambda: privacy.calibrate(Channel("response"), 1.0, 1e-16, 4096), "more than 2048 symbols"),
+        (lambda: privacy.calibrate(Channel("subset"), 1.0, 1e-15, 4096), "more than 2048 symbols"),
         (lambda: Release(Channel(), 1.0, neighbours="all"), "neighbours must be one of"),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_nonsense_is_refused_with_a_message(call, message):
     with pytest.raises(BadInput, match=message):
         call()
+
+
+@pytest.mark.parametrize("mechanism", ["response", "subset", "timed"])
+@pytest.mark.parametrize("epsilon", [50.0, 100.0, 740.0, 746.0, 1e6])
+@pytest.mark.parametrize("horizon", [1, 3, 25])
+def test_a_finite_epsilon_has_noise_that_can_be_drawn_or_is_refused_at_once(mechanism, epsilon, horizon):
+    channel, start = Channel(mechanism), time.process_time()
+    drawn = 1 if mechanism == "timed" else horizon
+    if epsilon / drawn > 64 * math.log(2):
+        with pytest.raises(BadInput, match="choose a smaller epsilon, or inf"):
+            privacy.calibrate(channel, epsilon, 1e-4, horizon)
+    else:
+        noise = privacy.calibrate(channel, epsilon, 1e-4, horizon)
+        assert noise > 0
+        mechanisms.of(channel).parameters(noise)
+    assert time.process_time() - start < 1
+    assert privacy.calibrate(channel, math.inf, 1e-4, horizon) == 0
+
+
+class Noiseless(gaussian.Gaussian):
+    def calibrate(self, plain, epsilon, delta):
+        return 0.0
+
+
+class Careless(gaussian.Gaussian):
+    def epsilon(self, release, delta):
+        return 1e9
+
+
+def test_no_finite_epsilon_is_met_by_no_noise_or_by_noise_that_costs_more(monkeypatch):
+    for made, says in ((Noiseless, "no noise is small enough"), (Careless, "no noise is found")):
+        monkeypatch.setattr(mechanisms, "of", made)
+        with pytest.raises(BadInput, match=says):
+            privacy.calibrate(Channel(), 1.0, 1e-4)
+
+
+@pytest.mark.parametrize("mechanism", mechanisms.names())
+@pytest.mark.parametrize("epsilon", [1e-6, 3e-5, 0.1, 0.7, 1.0, 7.3, 40.0])
+def test_what_is_calibrated_meets_its_budget_by_its_own_account_at_every_delta(mechanism, epsilon):
+    for delta, horizon in itertools.product((1e-300, 1e-100, 1e-18, 1e-9, 0.3, 0.999999), (1, 2, 7, 300)):
+        for symbols in (3, 8):
+            channel = Channel(mechanism, symbols=symbols)
+            release = Release(channel, privacy.calibrate(channel, epsilon, delta, horizon), horizon)
+            assert release.noise > 0
+            assert privacy.epsilon(release, delta) <= epsilon
+            assert horizon > 1 or math.isinf(privacy.pure_epsilon(release)) or privacy.pure_epsilon(release) <= epsilon
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-9, 1e-12, 1e-100, 1e-200])
+def test_hardly_any_noise_has_an_epsilon_that_is_not_understated(noise):
+    spent = privacy.epsilon(Release(Channel(), noise), 1e-4)
+    assert spent == math.inf or 0.5 / noise**2 < spent < 0.51 / noise**2
 
 
 def test_closed_form_calibration_takes_less_than_ten_milliseconds():

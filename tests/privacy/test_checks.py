@@ -191,6 +191,17 @@ def test_epsilon_of_a_message_reported_as_that_of_an_episode_is_caught():
     assert failed == ["exact_epsilon as stated"]
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "correlated"])
+def test_a_true_statement_about_an_increment_passes_and_not_as_one_about_all_inputs(mechanism):
+    channel = Channel(mechanism, increments=True)
+    entry = privacy.claim(Budget((1.0,), neighbours="increment"), channel, 1, 25)[0]
+    assert entry["valid"]
+    assert checks.failures(checks.check_claim(entry, channel, 25)) == []
+    more = {**entry, "covers": "episode"}
+    failed = [check.name for check in checks.failures(checks.check_claim(more, channel, 25))]
+    assert failed == ["exact_epsilon as stated"]
+
+
 def test_a_claim_that_is_called_valid_without_holding_is_caught():
     entry = privacy.claim(Budget((1.0,), unit="episode", accountant="paper"), Channel(), 1, 25)[0]
     assert checks.failures(checks.check_claim(entry, Channel(), 25)) == []

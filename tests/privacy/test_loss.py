@@ -106,6 +106,22 @@ def test_epsilon_of_symbols_is_never_below_that_of_whole_numbers():
             assert total <= delta
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 7.0, 44.0])
+@pytest.mark.parametrize("symbols", [2, 3, 256, 65_281])
+def test_epsilon_of_a_use_of_symbols_is_never_below_sixty_digits_and_hardly_above(epsilon, symbols):
+    """For flips around those that this ε has, as they are drawn."""
+    flip = losses.response_flip(epsilon, symbols)
+    with mp.workdps(60):
+        for near in (flip, *(flip * (1 - share) for share in (1e-15, 1e-13, 1e-7, 0.3))):
+            exact = mp.log((1 - mp.mpf(near)) * (symbols - 1) / mp.mpf(near))
+            assert exact <= losses.response_epsilon(near, symbols) <= exact * (1 + 1e-14)
+
+
+def test_flips_at_the_ends_cost_nothing_and_everything():
+    assert losses.response_epsilon(0.5, 2) == 0
+    assert losses.response_epsilon(0.0, 3) == losses.response_epsilon(5e-324, 3) == math.inf
+
+
 def above(epsilon):
     """A fraction not below e^ε by more than its rounding."""
     with mp.workdps(50):
@@ -138,6 +154,13 @@ def test_infinite_losses_add_up_and_make_epsilon_infinite():
     assert whole.infinite == pytest.approx(0.19)
     assert losses.epsilon_of(whole, 0.1) == math.inf
     assert losses.epsilon_of(whole, 0.2) == 0
+
+
+@pytest.mark.parametrize("mu", [1e6, 1e9, 1e12, 1e100, 1e160])
+def test_a_huge_shift_has_an_epsilon_that_is_not_understated(mu):
+    found = losses.epsilon_of(Loss(mu), 1e-4)
+    assert found >= mu * mu / 2
+    assert found <= mu * mu * 1.01 or math.isinf(mu * mu)
 
 
 def test_no_loss_costs_nothing():

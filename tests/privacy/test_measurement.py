@@ -174,6 +174,28 @@ def test_two_threads_never_take_the_same_step():
     assert len(account.charged) == 1
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "timed"])
+def test_an_episode_begun_while_a_step_is_charged_is_not_paid_for_by_it(mechanism):
+    """Another thread begins it after the charge of the old one, whose step then releases nothing."""
+
+    class Begins(Tally):
+        def charge(self, releases):
+            super().charge(releases)
+            if len(self.charged) == 1:
+                thread = threading.Thread(target=one.begin)
+                thread.start()
+                thread.join()
+
+    account = Begins()
+    one = made(Channel(mechanism, symbols=SIZE), account)
+    one.begin()
+    with pytest.raises(BadInput, match="a new episode was begun"):
+        one.release(0, np.zeros(SIZE))
+    assert one.step == 0
+    assert one.release(0, np.zeros(SIZE)) is not None
+    assert len(account.charged) == 2
+
+
 def test_it_cannot_be_copied_nor_taken_along_into_another_process(monkeypatch):
     one = made()
     one.begin()
@@ -225,6 +247,8 @@ def test_without_others_a_message_still_has_its_noise():
         (lambda: made(Channel(rounds=2), noise=1.0), "2 rounds"),
         (lambda: made(Channel("response"), noise=0.9), "flip probability"),
         (lambda: made(others=-1), "others must be"),
+        (lambda: made(Channel(copies=2), others=5), "copies must be 1"),
+        (lambda: made(Channel(copies=2), others=0), "copies must be 1"),
         (lambda: Measurement(Tally(), 0, Release(Channel(), 1.0), -1), "size must be"),
         (lambda: play(made(), np.zeros((1, SIZE + 1))), r"shape \(4,\), not \(5,\)"),
     ],

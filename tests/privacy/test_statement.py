@@ -109,6 +109,13 @@ def test_free_messages_are_called_free():
     assert paper["failed_conditions"] == []
 
 
+def test_a_mechanism_that_makes_no_noise_of_a_finite_epsilon_is_called_free(monkeypatch):
+    monkeypatch.setattr(privacy.statement, "noise_scales", lambda *_: (0.0,))
+    entry = privacy.claim(Budget((1.0,)), Channel(), 1, 25)[0]
+    assert entry["valid"] is False
+    assert entry["warnings"] == ["no noise: messages are released as they are"]
+
+
 def test_claim_is_json():
     entry = privacy.claim(Budget((1.0, math.inf), accountant="paper"), Channel(), 2, 25)
     assert json.loads(config.dumps(entry))[1]["exact_epsilon"] == "inf"

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import dp_accounting as dp
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -48,6 +49,19 @@ def test_no_two_episodes_of_inputs_are_told_apart_by_more_than_epsilon():
     assert largest <= 2.0 + 1e-12
 
 
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 1.0, 40.0])
+@pytest.mark.parametrize(("symbols", "slots"), [(2, 1), (3, 25), (256, 256)])
+def test_epsilon_of_an_episode_is_that_of_the_coin_that_is_drawn(epsilon, symbols, slots):
+    """The coin is 1 with this noise, as a fraction of whole numbers, whose ε sixty digits tell."""
+    channel = Channel("timed", symbols=symbols)
+    noise = privacy.calibrate(channel, epsilon, 1e-4, slots)
+    found = privacy.pure_epsilon(Release(channel, noise, slots))
+    with mp.workdps(60):
+        exact = mp.log1p((1 - mp.mpf(noise)) * (slots * (symbols - 1) + 1) / mp.mpf(noise))
+        assert exact <= found <= epsilon
+        assert exact >= epsilon * (1 - 1e-7)
+
+
 @pytest.mark.parametrize("unit", ["message", "episode"])
 def test_an_episode_costs_the_same_however_many_slots_it_has(unit):
     for horizon in (1, 7, 200):
@@ -90,7 +104,8 @@ def test_a_second_word_is_found_by_the_checks():
 
 
 def test_what_a_word_an_episode_cannot_do_is_refused():
-    for channel in (Channel("timed", copies=2), Channel("timed", rounds=2), Channel("timed", sample_rate=0.5)):
+    few = Channel("timed", copies=4, recipient_rate=0.25)  # one recipient, but slots are drawn for four
+    for channel in (Channel("timed", copies=2), few, Channel("timed", rounds=2), Channel("timed", sample_rate=0.5)):
         with pytest.raises(BadInput):
             mechanisms.of(channel)
     with pytest.raises(BadInput, match="at most 1"):

@@ -32,6 +32,11 @@ def test_a_finished_run_is_evaluated_to_the_same_returns(run, capsys):
     assert found[1]["noise"] == pytest.approx(before[1]["noise"])
 
 
+def test_a_finished_run_has_a_page_though_it_says_less_about_its_privacy(run, tmp_path):
+    assert cli.main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
+    assert "not covered" in (tmp_path / "page.html").read_text()
+
+
 def test_the_settings_of_the_one_learner_are_its_own_now():
     data = json.loads((DATA / "silent-0.1/config.json").read_text())
     config = run_config(data)

@@ -37,7 +37,9 @@ def privacy_of(folder: Path) -> str:
     head = ("ε", "agent", "unit", "noise", "claim", "exact ε of a message", "exact ε of an episode", "warnings")
     shown = [(text(label), entry["agent"], *claim_row(entry)) for label, entry in entries]
     parts = ("covers", "about", "simulated", "not_covered")
-    notes = "".join(f"<li><b>{name.replace('_', ' ')}</b>: {text(statement[name])}</li>" for name in parts)
+    notes = "".join(
+        f"<li><b>{name.replace('_', ' ')}</b>: {text(statement[name])}</li>" for name in parts if name in statement
+    )
     return table(head, shown, (1, 3, 5, 6)) + f"<ul>{notes}</ul>{trained}"
 
 

@@ -8,7 +8,8 @@ symbols, and for senders that sample over several releases, they are bounds from
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpmac.config import Channel, Neighbours, Release, Unit, check_delta, check_epsilon, require
@@ -57,7 +58,8 @@ def calibrate(
 ) -> float:
     """The least noise that makes the channel (ε, δ)-DP: the noise scale of its mechanism; 0 for ε = inf.
 
-    A symbol that leaves only once is calibrated to ε at δ = 0: spending δ would win it less than δ of accuracy.
+    A symbol that leaves only once is calibrated to ε at δ = 0: spending δ would win it less than δ of accuracy. A
+    finite ε whose symbols would be replaced more rarely than 64-bit words can draw is `BadInput`.
 
     >>> round(calibrate(Channel(clip_norm=0.5), 1.0, 1e-4, horizon=25), 2)
     15.93
@@ -71,7 +73,23 @@ def calibrate(
     require(
         len(plain.rates) > 0, "this sender never draws a transition within the horizon, so it has no budget to meet"
     )
-    return mechanism.calibrate(plain, epsilon, delta)
+
+    def cost(noise: float) -> float:
+        mechanism.check_noise(noise)
+        return mechanism.epsilon(replace(plain, noise=noise), delta)
+
+    noise = mechanism.calibrate(plain, epsilon, delta)
+    require(noise > 0, f"no noise is small enough for epsilon {epsilon:g}: choose a smaller epsilon, or inf")
+    return accepted(noise, cost, epsilon)
+
+
+def accepted(noise: float, cost: Callable[[float], float], epsilon: float) -> float:
+    """The noise, or as little more as it takes for what it costs, which is rounded up, not to exceed ε."""
+    more = losses.ULP
+    while cost(noise) > epsilon:
+        require(more < 1, f"no noise is found that costs epsilon {epsilon:g} at most: choose a larger epsilon or delta")
+        noise, more = noise * (1 + more), 2 * more
+    return noise
 
 
 def event(release: Release) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import bdtr, bdtrc, chdtr, chdtrc, kolmogorov, ndtr
 
-from dpmac.config import Channel, Release, Unit
+from dpmac.config import Channel, Neighbours, Release, Unit
 from dpmac.privacy import accounting, mechanisms
 
 
@@ -145,15 +145,18 @@ def uniform_flips(shift: np.ndarray, symbols: int) -> Check:
 
 
 def check_claim(entry: dict[str, Any], channel: Channel, horizon: int) -> list[Check]:
-    """A statement's numbers recomputed from its noise: ε per message passed off as ε per episode is found here."""
+    """A statement's numbers recomputed from its noise: ε per message passed off as ε per episode is found here, and ε
+    of an increment passed off as that of all inputs. Statements of version 0.1 do not say what they cover: all inputs.
+    """
     checks = []
-    units: dict[str, Unit] = {
-        "exact_epsilon": entry["unit"],
-        "exact_epsilon_message": "message",
-        "exact_epsilon_episode": "episode",
+    neighbours: Neighbours = "increment" if entry.get("covers") == "increment" else "inputs"
+    covered: dict[str, tuple[Unit, Neighbours]] = {
+        "exact_epsilon": (entry["unit"], neighbours),
+        "exact_epsilon_message": ("message", "inputs"),
+        "exact_epsilon_episode": ("episode", "inputs"),
     }
-    for key, unit in units.items():
-        true, said = accounting.epsilon(Release(channel, entry["noise"], horizon, unit), entry["delta"]), entry[key]
+    for key, game in covered.items():
+        true, said = accounting.epsilon(Release(channel, entry["noise"], horizon, *game), entry["delta"]), entry[key]
         checks.append(
             Check(f"{key} as stated", float(said == true or said >= true * (1 - 1e-9)), f"{said} against {true}")
         )

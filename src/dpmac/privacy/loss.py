@@ -10,6 +10,7 @@ exactly. Gaussian channels have no discrete part, randomised response no shift, 
 
 import math
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,6 +31,8 @@ TRANSFORM_ERROR = 1e-15
 """What Fourier transforms and the ends that they leave out may have lost, added to δ."""
 ENDS = 1e-21
 """Probability of the ends of a sum that are left out before it is added to another one."""
+HUGE = 2.0**20
+"""Shift above which ε is its simple bound, for rounding leaves no digits of δ; the two differ by a share of 1e-5."""
 ULP = 2.0**-52
 
 
@@ -142,9 +145,11 @@ def epsilon_of(loss: Loss, delta: float) -> float:
     """The smallest ε ≥ 0 with δ(ε) ≤ δ, rounded up; infinite where an impossible outcome is likelier than δ."""
     if loss.infinite >= delta:
         return math.inf
+    most = float(loss.values.max())
+    if loss.mu > HUGE:
+        return (most + gaussian_bound(loss.mu, delta - loss.infinite)) * (1 + 1e-12)
     if delta_of(loss, 0.0) <= delta:
         return 0.0
-    most = float(loss.values.max())
     top = 1e-9 + most + gaussian_bound(loss.mu, (delta - loss.infinite) / 2)
     found = solve(lambda epsilon: delta_of(loss, epsilon) - delta, 0.0, top) * (1 + 1e-12)
     return found if loss.mu or loss.infinite else min(found, most)
@@ -170,8 +175,8 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def solve(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Where a monotone function changes its sign, to 13 digits."""
-    found: Any = brentq(excess, low, high, xtol=1e-300, rtol=np.float64(1e-13))
+    """Where a monotone function changes its sign, to 13 digits; it may jump there, for which brentq halves often."""
+    found: Any = brentq(excess, low, high, xtol=1e-300, rtol=np.float64(1e-13), maxiter=2000)
     return float(found)
 
 
@@ -184,15 +189,24 @@ def response(flip: float, symbols: int, uses: int) -> Loss:
     return response_lattice(flip, symbols).loss(uses)
 
 
-def response_lattice(flip: float, symbols: int) -> Lattice:
+def response_lattice(flip: float | Fraction, symbols: int) -> Lattice:
     """One use of k-ary randomised response."""
-    others = flip / (symbols - 1)
-    return Lattice(response_epsilon(flip, symbols), (others, others * (symbols - 2), 1 - flip))
+    exact = Fraction(flip)
+    others = exact / (symbols - 1)
+    return Lattice(response_epsilon(flip, symbols), (float(others), float(others * (symbols - 2)), float(1 - exact)))
 
 
-def response_epsilon(flip: float, symbols: int) -> float:
-    """ε₀ = log((1−f)(k−1)/f): what one use of randomised response costs, at δ = 0."""
-    return math.inf if flip == 0 else max(0.0, math.log((1 - flip) * (symbols - 1) / flip))
+def response_epsilon(flip: float | Fraction, symbols: int) -> float:
+    """ε₀ = log((1−f)(k−1)/f): what one use of randomised response costs, at δ = 0, rounded up.
+
+    It is log(1 + r) of an exact r = (k−1−k·f)/f, since 1 − f and the quotient would lose digits where ε₀ is small. The
+    logarithm is off by a few units in the last place at most.
+    """
+    exact = Fraction(flip)
+    rest = symbols - 1 - symbols * exact
+    if exact * 2**1000 < 1:
+        return math.inf
+    return math.log1p(float(rest / exact)) * (1 + 4 * ULP) if rest > 0 else 0.0
 
 
 def response_flip(epsilon: float, symbols: int) -> float:

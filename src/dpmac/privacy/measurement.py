@@ -26,7 +26,7 @@ from dpmac.privacy import mechanisms
 from dpmac.privacy.timing import wait_until
 
 _TAKING = threading.Lock()
-"""Held while a step is taken, so that two threads cannot take the same one."""
+"""Held while a step is taken, a message let out or an episode begun, so that two threads cannot take the same step."""
 
 
 class Account(Protocol):
@@ -75,13 +75,15 @@ class Measurement:
     ) -> None:
         """account: where each message is charged before it leaves, under the name `agent`.
         release: the channel, its noise scale and the steps of an episode. size: numbers in a message. others: agents
-        that may receive it."""
+        that may receive it; where each gets a copy of its own, `channel.copies` of them."""
         channel = release.channel
         where = "this run adds its noise at the receivers, which protects nothing: not deployed"
         require(channel.place == "sender", where)
         require(channel.rounds == 1, f"deployed agents send once a step; this run exchanges {channel.rounds} rounds")
         require(whole(size, 0), f"size must be a whole number from 0, not {size!r}")
         require(whole(others, 0), f"others must be a whole number from 0, not {others!r}")
+        paid = f"a charge pays for {channel.copies} copies: copies must be 1 (broadcast) or, like the others, {others}"
+        require(channel.copies in (1, others), paid)
         self._account, self._agent, self._size, self._others = account, agent, size, others
         self._mechanism, self._entropy = mechanisms.of(channel), entropy or Entropy()
         unit = "episode" if self._mechanism.whole else "message"
@@ -93,6 +95,8 @@ class Measurement:
         self._subsets: list[np.ndarray] = []
         self._history: list[np.ndarray] = []
         self._out = np.zeros(size, np.float32)
+        self._episode = object()
+        """A new one for each episode, so that a charge pays for the episode in which it was asked for."""
 
     @property
     def cost(self) -> Release:
@@ -120,18 +124,19 @@ class Measurement:
         steps = [step for step in range(horizon) if self.sends(step)]
         fresh = 1 if channel.copies == 1 else others
         drawn = self._mechanism.draws(self._entropy, self._price.noise, self._size, len(steps) * fresh)
-        self._noise = [drawn[fresh * use : fresh * (use + 1)] for use in range(len(steps))][::-1]
+        noise = [drawn[fresh * use : fresh * (use + 1)] for use in range(len(steps))][::-1]
         count = channel.recipients(others) if others else 0
         chosen = np.ones((len(steps), others), bool)
         if count < others:
             chosen = self._entropy.order(len(steps), others) < count
-        self._recipients = list(chosen[::-1])
-        self._subsets = []
+        subsets = []
         if channel.sample_rate:
             order = dict(zip(steps, self._entropy.order(len(steps), horizon), strict=True))
-            self._subsets = [order[step][order[step] <= step][: channel.draws(step)] for step in steps[::-1]]
-        self._history, self._step, self._process = [], 0, os.getpid()
-        self._out = np.zeros(self._size, np.float32)
+            subsets = [order[step][order[step] <= step][: channel.draws(step)] for step in steps[::-1]]
+        with _TAKING:
+            self._noise, self._recipients, self._subsets = noise, list(chosen[::-1]), subsets
+            self._history, self._step, self._process = [], 0, os.getpid()
+            self._out, self._episode = np.zeros(self._size, np.float32), object()
 
     def release(self, step: int, message: np.ndarray, slot: float | None = None) -> Released | None:
         """Charge for, and then release, what the sender made (number,) at a step; None where nothing leaves.
@@ -187,20 +192,25 @@ def together(
 ) -> list[Released | None]:
     """What agents of one account release at a step, for what their senders made (agent, number): all or nobody.
 
-    One charge pays for all of them; where it is refused, nothing leaves and the episode is over. A `slot` is that of
+    One charge pays for all of them; where it is refused, nothing leaves and the episode is over. Nothing leaves either
+    where another thread begins an episode meanwhile, for which nothing was charged. A `slot` is that of
     `Measurement.release`.
     """
     require(len({id(one._account) for one in measurements}) <= 1, "agents that release together share one account")
     require(len({one._agent for one in measurements}) == len(measurements), "every agent has one measurement")
     with _TAKING:
         made = [one._check(step, message) for one, message in zip(measurements, messages, strict=True)]
+        episodes = [one._episode for one in measurements]
         for one in measurements:
             one._step = one._price.horizon
     due = {one._agent: one._price for one in measurements if one._tells(step)}
     if due:
         measurements[0]._account.charge(due)
-    released = [one._let_out(step, message) for one, message in zip(measurements, made, strict=True)]
-    for one in measurements:
-        one._step = step + 1
+    with _TAKING:
+        same = all(one._episode is episode for one, episode in zip(measurements, episodes, strict=True))
+        require(same, "a new episode was begun during this step: nothing leaves, and what was charged stays charged")
+        released = [one._let_out(step, message) for one, message in zip(measurements, made, strict=True)]
+        for one in measurements:
+            one._step = step + 1
     in_time = slot is None or wait_until(slot)
     return released if in_time else [None for _ in released]

@@ -85,7 +85,7 @@ def entry(budget: Budget, channel: Channel, horizon: int, agent: int, noise: flo
         "exact_epsilon_message": message,
         "exact_epsilon_episode": episode,
         "failed_conditions": failed,
-        "warnings": warnings(budget, channel, horizon, epsilon, exact, episode, failed),
+        "warnings": warnings(budget, channel, horizon, noise, exact, episode, failed),
     }
 
 
@@ -106,11 +106,11 @@ def failed_conditions(epsilon: float, budget: Budget, channel: Channel, horizon:
 
 
 def warnings(
-    budget: Budget, channel: Channel, horizon: int, epsilon: float, exact: float, episode: float, failed: list[Any]
+    budget: Budget, channel: Channel, horizon: int, noise: float, exact: float, episode: float, failed: list[Any]
 ) -> list[str]:
     """What a reader of the claim must know, most severe first."""
     found = []
-    if epsilon == float("inf"):
+    if noise == 0:
         return ["no noise: messages are released as they are"]
     if channel.place == "receiver":
         found.append("noise at the receiver gives no local guarantee: the receiver has seen the raw message")

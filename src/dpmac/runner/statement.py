@@ -7,9 +7,10 @@ from typing import Any
 
 from dpmac import privacy, tasks
 from dpmac.agents import protocol
-from dpmac.config import Release, RunConfig, require, to_json
+from dpmac.config import Release, RunConfig, number, require, to_json
 from dpmac.results import store
 from dpmac.results.records import Results
+from dpmac.runner import earlier
 from dpmac.runner.noise import noise_scales
 from dpmac.runner.train import Program
 
@@ -25,7 +26,7 @@ CLAIMED = (
     "exact_epsilon_message",
     "exact_epsilon_episode",
 )
-"""What is claimed of an agent, and follows from the configuration."""
+"""What is claimed of every agent; statements of version 0.1 lack some of the rest."""
 
 
 def statement(config: RunConfig, program: Program) -> dict[str, Any]:
@@ -81,42 +82,54 @@ def check_statement(folder: Path, config: RunConfig, program: Program) -> None:
 
 
 def says_what_follows(found: Any, config: RunConfig, program: Program) -> bool:
-    """Whether a saved statement claims what follows from a configuration, numbers to a millionth."""
+    """Whether all that a saved statement says follows from a configuration, numbers to a millionth.
+
+    It may leave out sentences, as version 0.1 did, but neither a claim nor what is said of private training.
+    """
     right = to_json(statement(config, program))
     wanted = right["claims"]
     claims = found.get("claims") if isinstance(found, dict) else None
+    needed = {"claims", "training"} & right.keys()
     return (
         isinstance(claims, dict)
-        and same_tree(found.get("training"), right.get("training"))
         and claims.keys() == wanted.keys()
         and all(same_claims(claims[label], wanted[label]) for label in wanted)
+        and same_part({**found, "claims": wanted}, right, needed)
     )
 
 
 def same_claims(found: Any, wanted: list[dict[str, Any]]) -> bool:
-    """Whether saved claims about agents say the same."""
+    """Whether saved claims about agents say the same; one that does not say what it covers means its unit."""
     return (
         isinstance(found, list)
         and len(found) == len(wanted)
-        and all(isinstance(one, dict) and one.keys() >= set(CLAIMED) for one in found)
-        and all(
-            same_value(one[name], right[name]) for one, right in zip(found, wanted, strict=True) for name in CLAIMED
-        )
+        and all(same_part(one, right, set(CLAIMED)) for one, right in zip(found, wanted, strict=True))
         and all(one.get("covers", one["unit"]) == right["covers"] for one, right in zip(found, wanted, strict=True))
     )
 
 
+def same_part(found: Any, right: dict[str, Any], needed: set[str]) -> bool:
+    """Whether an object has what is needed, and says nothing else than another one."""
+    fits = isinstance(found, dict) and needed <= found.keys() <= right.keys()
+    return fits and all(same_tree(found[name], right[name]) for name in found)
+
+
 def same_tree(found: Any, right: Any) -> bool:
-    """Whether two trees of objects say the same, numbers to a millionth."""
+    """Whether two trees of objects and lists say the same, numbers to a millionth."""
     if isinstance(right, dict):
-        same = isinstance(found, dict) and found.keys() == right.keys()
-        return same and all(same_tree(found[name], right[name]) for name in right)
+        return same_part(found, right, set(right))
+    if isinstance(right, list):
+        same = isinstance(found, list) and len(found) == len(right)
+        return same and all(map(same_tree, found, right))
     return same_value(found, right)
 
 
 def same_value(found: Any, right: Any) -> bool:
-    number = isinstance(right, float) and isinstance(found, (int, float))
-    return abs(found - right) <= 1e-6 * abs(right) if number else type(found) is type(right) and found == right
+    """Whether two values are the same: numbers to a millionth, a sentence also as an earlier version wrote it."""
+    if isinstance(right, float) and number(found):
+        return abs(found - right) <= 1e-6 * abs(right)
+    found = earlier.TODAY.get(found, found) if isinstance(found, str) else found
+    return type(found) is type(right) and found == right
 
 
 def check_records(results: Results) -> None:

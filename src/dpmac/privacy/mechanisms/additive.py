@@ -22,6 +22,8 @@ MARGIN = 2.0**-20
 """Relative distance that clipped messages keep from C, for the rounding of float32."""
 ROOM = 2**30
 """Noise in steps stays below it, and messages below 2²⁶, so that their sum is an int32."""
+LONGEST = 8191
+"""Numbers of a message at most, so that the sum of their squares, in units, is an int32."""
 LOW_BITS = 4
 """Bits of released integers that checks look at."""
 LEAST, MOST = -110, 90
@@ -280,16 +282,19 @@ def clipped_steps(xp: Any, message: Any, grid: Grid) -> Any:
 
     Why the norm of the result is never above C/grid. Let e be the exponent of the largest number, and b = message/2^e,
     exactly. With aᵢ = ⌊2¹⁴|bᵢ|⌋ + 1 ≤ 2¹⁵ the squares are summed up in integers, of which H counts units of 2¹²,
-    rounded up: 2¹⁴‖b‖ < ‖a‖ ≤ 2⁶√H. Hence ‖b‖ < 2⁻⁸√H ≤ 2⁻¹⁶n for n = ⌊2⁸√H⌋ + 1. The result is m = trunc(b·f) with f
-    = min(2¹⁶·reach/n, 2^e/grid), where reach ≤ (1 − 2⁻²⁰)·C/grid. In real numbers ‖b·f‖ ≤ ‖b‖·2¹⁶·reach/n < reach. Each
-    of the root, the conversion of H, the quotient and the products is off by a relative 2⁻²⁴ at most, all of them
-    together by less than 2⁻²¹, which the margin in `reach` exceeds; truncation only shortens. Where the second term
-    is the smaller one, the message is short enough and m = trunc(message/grid), exactly.
+    rounded up: 2¹⁴‖b‖ < ‖a‖ ≤ 2⁶√H. A square has 2¹⁸ units at most, so that H ≤ 2¹⁸·d + 1 for d numbers, which is below
+    2³¹ for d ≤ 8,191; longer messages are refused. Hence ‖b‖ < 2⁻⁸√H ≤ 2⁻¹⁶n for n = ⌊2⁸√H⌋ + 1. The result is m =
+    trunc(b·f) with f = min(2¹⁶·reach/n, 2^e/grid), where reach ≤ (1 − 2⁻²⁰)·C/grid. In real numbers ‖b·f‖ ≤
+    ‖b‖·2¹⁶·reach/n < reach. Each of the root, the conversion of H, the quotient and the products is off by a relative
+    2⁻²⁴ at most, all of them together by less than 2⁻²¹, which the margin in `reach` exceeds; truncation only shortens.
+    Where the second term is the smaller one, the message is short enough and m = trunc(message/grid), exactly.
 
     Norms come out at most √d/2¹⁴ + 2⁻¹⁶ too large, so that a long message ends so much below C. All of it is integer
     arithmetic, single float32 operations and powers of two: sums in another order, fused products and flushed
     subnormal numbers make no difference, so that NumPy and compiled programs agree in every bit.
     """
+    count = message.shape[-1]
+    require(count <= LONGEST, f"a message has at most {LONGEST} numbers, not {count}: its norm would overflow")
     message = finite(xp, message)
     largest = xp.max(xp.abs(message), axis=-1, keepdims=True, initial=0.0)
     exponent = xp.maximum((largest.view(xp.int32) >> 23) - 127, -120)

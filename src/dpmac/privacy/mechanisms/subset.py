@@ -84,12 +84,9 @@ class Subset(Symbols):
         """
         uses, k = accounting.count(plain), self.channel.symbols
         if uses == 1:
-            return self.noise_of(epsilon)
-
-        def excess(each: float) -> float:
-            return losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta
-
-        least = epsilon / uses  # n times ε/n is never too much
+            return self.once(self.noise_of(epsilon), epsilon, self.lattice)
+        excess = self.excess(uses, epsilon, delta)
+        least = self.drawable(epsilon / uses)  # n times ε/n is never too much
 
         def lowest(d: int) -> float:
             """The least ε₀ of subsets of d."""
@@ -98,12 +95,11 @@ class Subset(Symbols):
         d, high = 1, math.inf
         while (low := lowest(d)) > least and excess(low) > 0:
             d, high = d + 1, low - 2e-12
-        if math.isinf(high):
-            high = 2 * low
-            while excess(high) <= 0:
-                low, high = high, 2 * high
+        if excess(low) > 0:  # by rounding alone
+            return self.noise_of(low)
+        low, high = self.bracket(excess, low) if math.isinf(high) else (low, max(low, high))
         each = high if excess(high) <= 0 else losses.solve(excess, low, high) * (1 - accounting.SAFETY)
-        return self.noise_of(max(each, low))
+        return self.noise_of(self.drawable(max(each, low)))
 
     def event(self, release: Release) -> Any:
         """Randomised response with the same ε₀ among as many symbols as keep it at least as telling: an upper bound,

@@ -7,7 +7,7 @@ which as many are drawn whatever is sent; thresholds are rounded to the side of 
 
 import math
 from abc import abstractmethod
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ def threshold_of(probability: float) -> np.ndarray:
     """Words of ⌈probability·2⁶⁴⌉: a random word below it has at least this probability, and 2⁻⁶⁴ more at most."""
     require(
         probability == 0 or probability >= 2.0**-64,
-        f"a probability of {probability:.3g} is below 2^-64 and cannot be drawn; use inf or less ε",
+        f"a probability of {probability:.3g} is below 2^-64 and cannot be drawn: choose a smaller epsilon, or inf",
     )
     return words_of(min(math.ceil(probability * 2**64), 2**64 - 1))
 
@@ -83,18 +83,44 @@ class Symbols(Mechanism):
         """A symbol that leaves once is calibrated at δ = 0: spending δ would win it less than δ of accuracy."""
         uses = accounting.count(plain)
         if uses == 1:
-            noise = self.noise_of(epsilon)
-            while self.lattice(noise).pure(1) > epsilon:  # by rounding alone
-                noise = math.nextafter(noise, 1.0)
-            return noise
+            return self.once(self.noise_of(epsilon), epsilon, self.lattice)
+        excess = self.excess(uses, epsilon, delta)
+        least = self.drawable(epsilon / uses)  # n times ε/n is never too much
+        if excess(least) > 0:  # by rounding alone
+            return self.noise_of(least)
+        low, high = self.bracket(excess, least)
+        return self.noise_of(self.drawable(losses.solve(excess, low, high) * (1 - accounting.SAFETY)))
 
-        def excess(each: float) -> float:
-            return losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta
+    def once(self, noise: float, epsilon: float, lattice: Callable[[float], Lattice]) -> float:
+        """The noise of one use, or as little more as it takes for its greatest loss not to exceed ε."""
+        self.check_drawn(noise)
+        return accounting.accepted(noise, lambda noise: lattice(noise).pure(1), epsilon)
 
-        low, high = epsilon / uses, 2 * epsilon / uses  # n times ε/n is never too much
+    def excess(self, uses: int, epsilon: float, delta: float) -> Callable[[float], float]:
+        """By how much so many uses of ε₀ each exceed δ at ε."""
+        require(
+            uses <= losses.DIRECT or delta > losses.TRANSFORM_ERROR,
+            f"more than {losses.DIRECT} symbols are added up to {losses.TRANSFORM_ERROR:g} of delta, which must be "
+            f"larger, not {delta:g}",
+        )
+        return lambda each: losses.delta_of(self.lattice(self.noise_of(each)).loss(uses), epsilon) - delta
+
+    def bracket(self, excess: Callable[[float], float], low: float) -> tuple[float, float]:
+        """Two ε₀ of a use between which `excess` changes its sign, from one up at which it does not exceed 0."""
+        high = 2 * low
         while excess(high) <= 0:
-            low, high = high, 2 * high
-        return self.noise_of(losses.solve(excess, low, high) * (1 - accounting.SAFETY))
+            low, high = self.drawable(high), 2 * high
+        return low, high
+
+    def drawable(self, each: float) -> float:
+        """ε₀ of a use, unless what it must draw is too rare for 64-bit words."""
+        self.check_drawn(self.noise_of(each))
+        return each
+
+    def check_drawn(self, noise: float) -> None:
+        """Raise `BadInput` where a noise scale of a finite ε is too small to be drawn."""
+        require(noise > 0, "noise of this epsilon is too rare to be drawn: choose a smaller epsilon, or inf")
+        self.parameters(noise)
 
     def worst_case(self, uses: int, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         return different_symbols(self.channel.symbols, uses, rng)

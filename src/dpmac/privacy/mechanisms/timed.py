@@ -8,6 +8,7 @@ for any number of slots: silence is free.
 """
 
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Timed(Symbols):
 
     def check(self) -> None:
         super().check()
-        require(self.channel.sent == 1, "one word an episode is broadcast: copies must be 1")
+        require(self.channel.copies == 1, "one word an episode is broadcast: copies must be 1")
         require(self.channel.rounds == 1, "one word an episode is sent in one round: rounds must be 1")
 
     def check_noise(self, noise: float) -> None:
@@ -64,7 +65,7 @@ class Timed(Symbols):
 
     def lattice(self, noise: float, slots: int = 1) -> Lattice:
         outcomes = self.outcomes(slots)
-        return losses.response_lattice(noise * (outcomes - 1) / outcomes, outcomes)
+        return losses.response_lattice(Fraction(noise) * (outcomes - 1) / outcomes, outcomes)
 
     def noise_of(self, epsilon: float, slots: int = 1) -> float:
         outcomes = self.outcomes(slots)
@@ -77,10 +78,7 @@ class Timed(Symbols):
     def calibrate(self, plain: Release, epsilon: float, delta: float) -> float:
         """At δ = 0, as every symbol that leaves once."""
         slots = plain.channel.uses(plain.horizon)
-        noise = min(1.0, self.noise_of(epsilon, slots))
-        while self.lattice(noise, slots).pure(1) > epsilon:  # by rounding alone
-            noise = math.nextafter(noise, 1.0)
-        return noise
+        return self.once(min(1.0, self.noise_of(epsilon, slots)), epsilon, lambda noise: self.lattice(noise, slots))
 
     def event(self, release: Release) -> Any:
         import dp_accounting as dp

@@ -178,6 +178,17 @@ def test_runs_of_another_scale_are_refused(finished):
         schedule.plan(finished[0], other)
 
 
+@pytest.mark.parametrize("changes", [{"seeds": (7,)}, {"seeds": (0,), "budgets": (BUDGETS["step-1"],)}])
+def test_other_seeds_and_budgets_of_a_population_are_trained_like_its_runs(finished, changes):
+    name = Cell("ccn", "dpmac").population
+    config = dataclasses.replace(WANTED[name], **changes)
+    (job,) = schedule.plan(finished[0], {name: config})
+    assert len(job.names) == 1
+    training = dataclasses.replace(config.training, episodes=8)
+    with pytest.raises(BadInput, match="another training"):
+        schedule.plan(finished[0], {name: dataclasses.replace(config, training=training)})
+
+
 def test_missing_runs_are_covered_exactly():
     cells = experiments.cells("ccn", "dpmac", ("free", "step-1", "step-0.1"))
     config = experiments.configuration(cells, SCALES["paper"])

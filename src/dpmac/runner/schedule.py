@@ -120,9 +120,12 @@ def plan(out: Path, wanted: Wanted, slots: int = 1) -> list[Job]:
     for name, config in wanted.items() if isinstance(wanted, Mapping) else wanted:
         config = train.complete(config)
         names = experiments.run_names(name, config)
-        for member, run in names.items():
-            if run in done:
-                check_same(out, train.complete(done[run].config), config.alone(member))
+        members = {run: member for member, run in names.items()}
+        for run, record in done.items():
+            if run in members:
+                check_same(out, train.complete(record.config), config.alone(members[run]))
+            elif run in experiments.run_names(name, record.config).values():  # of another seed or budget
+                check_same(out, train.complete(record.config), config)
         missing = {member: run for member, run in names.items() if run not in done}
         for job in jobs_begun(out, name):
             check_same(out, train.complete(job.config), config)

@@ -175,6 +175,16 @@ def test_populations_of_many_settings_have_names_that_files_can_have():
     assert max(map(len, names)) < 150
 
 
+def test_runs_of_many_settings_have_names_that_files_can_have():
+    settings = {f"a_setting_with_a_long_name_{index}": 0.123456789 * index for index in range(20)}
+    config = dataclasses.replace(BASE, settings=tuple({**settings, "last": value} for value in (1.0, 2.0)))
+    names = list(experiments.run_names("probe-listen-dpmac-hidden-8", config).values())
+    assert len(set(names)) == 4
+    assert max(map(len, names)) < 200
+    assert all(name.startswith("probe-listen-dpmac-hidden-8-a_setting") for name in names)
+    assert all(name.endswith(("-free-seed-0", "-free-seed-1")) for name in names)
+
+
 def test_the_grid_of_the_paper_makes_48_programs():
     space = sweep.read_space(
         ["method=dpmac,tarmac,i2c", "hidden=32,64,128,256", "message_size=4,8,16,32", "budget=inf,step-1"], "maddpg"

@@ -87,7 +87,8 @@ def check(config: RunConfig) -> Program:
         require(
             not untraced, f"members of a population may differ in {', '.join(allowed) or 'no setting'}, not {untraced}"
         )
-        dataclasses.replace(program.learner, **each)
+        own = dataclasses.replace(program, learner=dataclasses.replace(program.learner, **each))
+        _ = own.use if own.microbatch else None  # which refuses what private training cannot do
     privacy.mechanisms.of(config.channel)
     if not protocol.find(config.method).speaks:
         private = [budget.label for budget in config.budgets if budget.private]
@@ -149,9 +150,14 @@ def keys_of(runs: list[Run]) -> Array:
     return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
 
 
+def secret(program: Program) -> bool:
+    """Whether training is private, with noise that nobody can repeat."""
+    return program.microbatch > 0 and program.private.train_noise != "seed"
+
+
 def with_secrets(program: Program, states: RunState, runs: int) -> RunState:
     """States (run, …) before the first step whose noise of private training, if they have any, nobody can repeat."""
-    if not program.microbatch or program.private.train_noise == "seed":
+    if not secret(program):
         return states
     words = np.frombuffer(os.urandom(8 * runs), np.uint32).reshape(runs, 2)
     return states._replace(secret=jax.random.wrap_key_data(jnp.asarray(words)))
@@ -213,6 +219,7 @@ def train_group(
     place = checkpoint.place_of(home, name, mark)
     if place is not None and place["finished"]:
         load_teams(program, home, name, place, runs)  # which refuses what is damaged
+        checkpoint.tidy(home, name, place)  # a crash may have left what this one replaced
         return
     shapes = jax.eval_shape(partial(start, program), keys_of(runs))
     done = 0
@@ -241,6 +248,8 @@ def train_group(
         tree = Kept(jax.vmap(program.learner.team)(states.learner)) if finished else states
         checkpoint.save(home, name, tree, {"config": mark, "evaluations": evaluations, "finished": finished})
 
+    if place is None and secret(program):  # begun again, it would release the same episodes under other noise
+        save(0, states)
     try:
         while done < len(points) - 1:
             clock = time.monotonic()

@@ -23,7 +23,7 @@ from dpmac.cli import main
 from dpmac.config import BadInput, Member
 from dpmac.experiments import BUDGETS, SCALES, Cell
 from dpmac.results import records, store
-from dpmac.runner import population, processes, schedule
+from dpmac.runner import crew, finish, population, processes, schedule
 
 SMOKE = SCALES["smoke"]
 METHODS = ("dpmac", "silent")
@@ -306,3 +306,33 @@ def test_the_failure_of_a_job_is_named_when_the_others_are_done(tmp_path):
     with contextlib.closing(processes.Processes(1)) as crew, pytest.raises(BadInput, match=spoilt.folder.name):
         list(crew.work(tmp_path, jobs, OPTIONS))
     assert len(list((tmp_path / "runs").iterdir())) == sum(len(job.names) for job in jobs if job != spoilt)
+
+
+class Slow(crew.Crew):
+    """Processes that do not look whether they are to stop before the driver has gone."""
+
+    slots, interrupted = 1, True
+
+    def begin(self, job, out, options, stop):
+        return stop
+
+    def ended(self, handles, seconds, everything=False):
+        if self.interrupted and not everything:
+            raise KeyboardInterrupt
+        return [] if self.interrupted else handles
+
+    def outcome(self, handle):
+        return None
+
+    def close(self):
+        pass
+
+
+def test_the_wish_to_stop_outlives_a_driver_that_did_not_wait(tmp_path):
+    hired, jobs = Slow(), schedule.plan(tmp_path, WANTED)
+    with pytest.raises(KeyboardInterrupt):
+        list(hired.work(tmp_path, jobs, OPTIONS))
+    assert len(list(tmp_path.glob(".stop-*"))) == 1
+    hired.interrupted = False
+    list(hired.work(tmp_path, jobs, OPTIONS))
+    assert list(tmp_path.glob(".stop-*")) == []

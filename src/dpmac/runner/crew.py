@@ -177,11 +177,13 @@ class Crew(abc.ABC):
                     stop.touch()
             if failures:
                 raise failures[0]
+            if not stop.exists():  # every folder has been held since, so nobody looks for an earlier wish to stop
+                for left in out.glob(".stop-*"):
+                    left.unlink()
         finally:
             stop.touch()
-            if pending:
-                self.ended(list(pending), FAREWELL, everything=True)
-            stop.unlink()
+            if not pending or len(self.ended(list(pending), FAREWELL, everything=True)) == len(pending):
+                stop.unlink()  # else it stays for those that have not looked yet
 
 
 def nothing() -> None:

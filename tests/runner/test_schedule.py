@@ -171,6 +171,21 @@ def test_a_population_that_was_trained_but_not_written_out_is_only_written_out(c
     assert not job.folder.exists()
 
 
+def test_one_process_at_a_time_writes_a_population_out(copy):
+    shutil.rmtree(copy / "runs" / GONE)
+    (job,) = schedule.plan(copy, WANTED)
+    population.create(job.folder, job.config)
+    list(population.train_folder(job.folder))
+    end = (job.folder, copy / "runs", job.names, SMOKE.final_episodes, {})
+    with store.locked(job.folder), pytest.raises(store.Held, match="another process is at work"):
+        finish.finish(*end)
+    assert not (copy / "runs" / GONE).exists()
+    finish.finish(*end)
+    assert records.finished(copy / "runs" / GONE)
+    finish.finish(*end)  # by a process that was second
+    assert not job.folder.exists()
+
+
 def test_runs_of_another_scale_are_refused(finished):
     scale = dataclasses.replace(SMOKE, learner_options={**SMOKE.learner_options, "updates_per_episode": 0.5})
     other = experiments.populations(["nonprivate"], scale, SMOKE.tasks, METHODS)

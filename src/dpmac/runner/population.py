@@ -175,10 +175,13 @@ def evaluations_of(program: Program) -> list[int]:
     return [round(program.iterations * (index + 1) / count) for index in range(count)]
 
 
-def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Generator[Progress, None, None]:
+def train_folder(
+    folder: Path, checkpoint_seconds: float = 60.0, most: int = 0, finite: bool = True
+) -> Generator[Progress, None, None]:
     """Train the population of a folder from where it stands to its end, with a `Progress` after each evaluation.
 
-    Closing the iterator saves the state; so does its end.
+    Closing the iterator saves the state; so does its end. finite: whether a run whose numbers are no longer finite is a
+    failure; else all go on, and `finish` says which have no return.
     """
     config = store.load_config(folder)
     program, mark = check(config), store.mark(folder)
@@ -190,7 +193,7 @@ def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) 
             store.write_json(folder / GROUPS, {"runs": side_by_side(program, len(runs), most)})
         groups = groups_of(runs, recorded_size(folder))
         for index, runs in enumerate(groups):
-            yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds)
+            yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds, finite)
 
 
 def recorded_size(folder: Path) -> int:
@@ -212,6 +215,7 @@ def train_group(
     where: tuple[int, list[list[Run]]],
     runs: list[Run],
     checkpoint_seconds: float,
+    finite: bool,
 ) -> Iterator[Progress]:
     """`train_folder` for the runs of one group."""
     index, groups = where
@@ -258,7 +262,8 @@ def train_group(
             count = jnp.asarray(points[done + 1] - points[done])
             after, report = advance(program, states, tables, scale, settings, count)
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
-            check_finite(folder, program, after, scale, rows)
+            if finite:
+                check_finite(folder, program, after, scale, rows)
             store.append_metrics(folder, rows)
             states, done = after, done + 1
             last = done == len(points) - 1

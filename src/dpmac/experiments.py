@@ -5,6 +5,7 @@ differ only in budget and seed share a compiled program and make one population.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -28,6 +29,8 @@ METHODS: dict[str, tuple[str, Place]] = {
 """How the paper writes a method, and where it puts its noise. MADDPG is its learner without messages."""
 
 DELTA = 1e-4
+LONGEST = 140
+"""Characters in which the name of a run spells out its settings; files have names of at most 255."""
 
 
 def paper_budget(unit: Unit, epsilon: float) -> Budget:
@@ -350,6 +353,8 @@ def run_names(population: str, config: RunConfig) -> dict[Member, str]:
     def name(member: Member) -> str:
         parts = [variant, *(f"{key}-{value}" for key, value in member.settings)]
         own = "-".join(part for part in parts if part)
+        if len(own) > LONGEST:
+            own = f"{own[: LONGEST - 17]}-{hashlib.blake2b(own.encode(), digest_size=8).hexdigest()}"
         return Cell(config.task, config.method, name_of(member.budget), own).run(member.seed)
 
     return {member: name(member) for member in config.members}

@@ -1,5 +1,6 @@
 """Bundles: one agent, nothing of the others, a ledger of its own; and what an agent does when its budget is spent."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -9,14 +10,18 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-from exported import AGENTS, HORIZON, copied, export, run_of
+import tiny
+from exported import AGENTS, HORIZON, copied, export, run_of, untrained
+from tiny import CONFIG
 
 import dpmac
 import dpmac.deploy
 from dpmac.cli import main
 from dpmac.config import BadInput
 from dpmac.deploy import bundle
+from dpmac.deploy.agent import step_agent
 from dpmac.privacy import BudgetSpent, chain
+from dpmac.privacy import ledger as ledgers
 from dpmac.runner import population
 
 
@@ -106,6 +111,31 @@ def test_compiling_costs_no_budget(bundles, run):
     assert team.ledger.charged(0).total() == before
 
 
+def test_what_was_compiled_takes_a_step_with_forbidden_actions_too(bundles):
+    agent = dpmac.deploy.Agent.open(bundles[0])
+    jax.clear_caches()
+    agent.compile()
+    known = step_agent._cache_size()
+    seen, open_to = np.zeros(agent.observation_size), [0, 1]
+    for available in (None, open_to):
+        agent.act(seen, {}, agent.start(), available)
+    assert step_agent._cache_size() == known
+
+
+def test_whether_an_episode_can_be_paid_is_known_without_its_cost_being_computed_again(tmp_path, monkeypatch):
+    """However long the account is."""
+    (folder, *_), computed = untrained(tmp_path, limit=1e6), []
+    agent = dpmac.deploy.Agent.open(folder)
+    agent.ledger.charge({0: agent._measurement.cost}, 10_000)
+    agent = dpmac.deploy.Agent.open(folder)
+    price = ledgers._priced
+    monkeypatch.setattr(ledgers, "_priced", lambda *given: (computed.append(given), price(*given))[1])
+    for _ in range(2000):
+        assert agent.affords()
+        agent.ledger.charge({0: agent._measurement.cost}, HORIZON)
+    assert len(computed) <= 2
+
+
 def test_an_agent_whose_budget_is_spent_acts_on_and_says_nothing(bundles):
     """It decides so before the episode: the last one that fits is said in full, and of the next one nothing."""
     agents = [dpmac.deploy.Agent.open(folder) for folder in bundles]
@@ -175,6 +205,14 @@ def test_a_budget_must_be_named_where_there_are_several_and_raw_messages_always(
     assert made.noise == (0.0,) * AGENTS
     with pytest.raises(BadInput, match="exists already"):
         bundle.export(run, 0, out, math.inf, "inf")
+
+
+def test_senders_of_simulations_are_not_exported(tmp_path):
+    config = dataclasses.replace(CONFIG, budgets=CONFIG.budgets[:1], method_options={"past": True})
+    tiny.untrained(tmp_path / "run", config)
+    with pytest.raises(BadInput, match="are not deployed"):
+        bundle.export(tmp_path / "run", 0, tmp_path / "bundle", 30.0)
+    assert not (tmp_path / "bundle").exists()
 
 
 def test_a_damaged_bundle_is_refused(bundles):

@@ -312,6 +312,17 @@ def test_a_silent_team_acts_and_spends_nothing(tmp_path):
     assert team.spent(0) == 0
 
 
+def test_what_was_compiled_takes_a_step_of_a_task_that_forbids_actions(tmp_path):
+    config = dataclasses.replace(CONFIG, task="probe-mask", budgets=CONFIG.budgets[:1])
+    untrained(tmp_path / "run", config)
+    team = dpmac.load(tmp_path / "run", limit=math.inf, new_ledger=True)
+    jax.clear_caches()
+    team.compile()
+    known = deploy.step_team._cache_size()
+    team.act(np.zeros((2, 3)), team.start(), [[0, 1, 1]] * 2)
+    assert deploy.step_team._cache_size() == known
+
+
 def test_what_cannot_be_deployed_is_refused(tmp_path, folder):
     with pytest.raises(BadInput, match="at the receivers"):
         deployed(tmp_path, Channel(place="receiver"))

@@ -10,7 +10,9 @@ import weakref
 import pytest
 from exported import AGENTS, HORIZON, until, untrained
 
+from dpmac import tasks
 from dpmac.config import BadInput
+from dpmac.deploy import world
 from dpmac.deploy.agent import Agent
 from dpmac.deploy.clock import Clock
 from dpmac.deploy.process import Outlet, Process, alone
@@ -73,6 +75,19 @@ def test_a_spent_budget_ends_one_agent_and_silences_another(team):
     assert team[1].agent.silent
     assert team[1].status()["peers"]["2"]["heard"] > 5 * HORIZON  # frames come on, and say nothing
     assert team[1].status()["peers"]["0"]["missed"] > 0
+
+
+def test_a_ledger_that_cannot_be_read_silences_an_agent_that_stops_when_its_budget_is_spent(team):
+    process, ledger = team[0], team[0].agent.ledger
+    process.when_spent, hidden = "stop", ledger.path.with_name("hidden.json")
+    ledger.path.rename(hidden)
+    (thread,) = begin([process], episodes=3)
+    until(lambda: process.played > 0, 20)
+    assert process.agent.silent
+    hidden.rename(ledger.path)
+    thread.join(20)
+    assert process.ending == "played 3 episodes"
+    assert ledger.charged(0).total() in (HORIZON, 2 * HORIZON)  # it spoke again in the next episode
 
 
 def test_a_clock_that_jumps_takes_its_agent_out_of_step_and_the_others_go_on(team, wall):
@@ -148,6 +163,63 @@ def test_a_robot_sends_observations_and_gets_actions_and_nonsense_is_counted(tea
         other.sendall(b"\xff\xfe nonsense\n")
         while other.recv(4096):
             pass
+
+
+def test_an_agent_does_not_wait_for_a_robot_that_does_not_read(team):
+    robot = team[0].robot
+
+    def act():
+        for step in range(50_000):
+            robot.act(0, step, 1)
+
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(robot._path))
+        until(lambda: robot._connection is not None, 5)
+        thread = threading.Thread(target=act, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+        deaf.settimeout(5)
+        while deaf.recv(1 << 20):  # what had room; then it was dropped
+            pass
+    with socket.socket(socket.AF_UNIX) as reading:
+        reading.connect(str(robot._path))
+        until(lambda: robot._connection is not None, 5)
+        robot.act(1, 0, 2)
+        assert json.loads(reading.recv(4096)) == {"episode": 1, "step": 0, "action": 2}
+
+
+def test_a_file_in_the_place_of_the_socket_is_refused_and_kept(tmp_path):
+    path = tmp_path / "weights"
+    path.write_text("dear")
+    with pytest.raises(BadInput, match="weights is there and is no socket"):
+        Robot(path, 3)
+    assert path.read_text() == "dear"
+    Robot(tmp_path / SOCKET, 3)._server.close()  # as a process that is killed leaves it
+    Robot(tmp_path / SOCKET, 3).close()
+
+
+def test_an_absurd_action_does_not_end_the_world(tmp_path):
+    task, stop = tasks.make("probe-neighbour"), threading.Event()
+    robots = [Robot(tmp_path / f"{agent}.sock", task.observation_size) for agent in range(AGENTS)]
+
+    def act():
+        clock = Clock(SLOT, HORIZON)
+        while not stop.wait(SLOT / 10):
+            episode, step = clock.step_of(clock.place())
+            for robot in robots:
+                robot.act(episode, step, 10**30)
+
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    try:
+        (played,) = world.play(task, [robot._path for robot in robots], SLOT, 1)
+        assert played.absent == AGENTS * HORIZON
+    finally:
+        stop.set()
+        thread.join(5)
+        for robot in robots:
+            robot.close()
 
 
 def test_one_process_works_on_a_bundle(tmp_path):

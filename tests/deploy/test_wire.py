@@ -225,3 +225,11 @@ def test_a_frame_leaves_in_every_slot_at_its_time_and_late_messages_never_do():
     assert outlet.unsaid == 8
     assert 0 < outlet.said <= 8
     assert outlet.frames == 2 * len(sent)
+
+
+def test_messages_that_the_next_ones_overtake_are_counted_as_never_said(clock):
+    outlet = Outlet(Speaker(), clock, lambda frames: None)  # type: ignore[arg-type]
+    for place in range(clock.place(), clock.place() + 3):
+        outlet.hand(place, {0: ONE, 2: ONE})
+    outlet.stop()
+    assert (outlet.said, outlet.unsaid) == (0, 6)

@@ -229,6 +229,17 @@ def test_affordable_says_how_many_more_fit(path):
     assert ledger.affordable(1, cheap, most=1000) == 1000
 
 
+def test_affords_says_whether_so_many_more_fit(path):
+    cheap = Release(Channel(), 200.0, 25)
+    ledger = Ledger(path, [1.0, math.inf], 1e-4, create=True)
+    ledger.charge({0: cheap}, times=7)
+    count = ledger.affordable(0, cheap)
+    assert [ledger.affords(0, cheap, times) for times in (0, 1, count, count + 1)] == [True, True, True, False]
+    assert ledger.affords(1, cheap, 10 * count)
+    with pytest.raises(BadInput, match="times must be"):
+        ledger.affords(0, cheap, -1)
+
+
 def test_it_goes_on_where_it_stopped(path):
     Ledger(path, [5.0], 1e-4, create=True).charge({0: EPISODE})
     again = Ledger(path, [5.0], 1e-4)

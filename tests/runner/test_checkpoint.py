@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CONFIG, begin, contents, learning
+from tiny import CONFIG, begin, contents, learning, train
 
 from dpmac.config import BadInput, dumps
 from dpmac.results import store
@@ -45,6 +45,15 @@ def test_only_the_newest_state_and_no_leftovers_stay(tree, tmp_path):
     checkpoint.save(tmp_path, "group-1", tree._replace(key=jax.random.key(8)), {"config": "c"})
     kinds = sorted(path.name.split("-")[1].split(".")[0] + path.suffix for path in tmp_path.iterdir())
     assert kinds == ["1.json", "1.safetensors", "10.json", "10.safetensors"]
+
+
+def test_what_a_crash_left_beside_a_finished_checkpoint_is_removed(tmp_path):
+    train(tmp_path, CONFIG)
+    before = contents(tmp_path)
+    left = tmp_path / "checkpoints" / f"group-0-{'0' * 32}.safetensors"
+    left.write_bytes(b"episodes, and the key of the noise")
+    assert list(population.train_folder(tmp_path)) == []
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(

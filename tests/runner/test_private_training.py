@@ -53,6 +53,27 @@ def test_noise_of_the_operating_system_cannot_be_repeated_and_is_kept_only_while
     assert [len(each) for each in keys] == [1, 0]
 
 
+class Killed(BaseException):
+    """What nothing catches, as a kill."""
+
+
+def test_a_private_run_killed_before_its_first_checkpoint_begins_again_with_the_same_noise(tmp_path):
+    population.create(tmp_path, private("pathwise", train_noise="system"))
+    pieces = population.train_folder(tmp_path)
+    first = [next(pieces).rows for _ in range(3)]
+    with pytest.raises(Killed):
+        pieces.throw(Killed())
+    again = [piece.rows for piece in population.train_folder(tmp_path)]
+    assert again[:3] == first
+    assert len(again) == 5
+
+
+def test_settings_of_members_are_refused_where_they_would_leak():
+    config = dataclasses.replace(private("mappo"), settings=({"spread_rate": 0.0}, {"spread_rate": 0.01}))
+    with pytest.raises(BadInput, match="spread_rate must be 0"):
+        population.check(config)
+
+
 def test_training_epsilon_is_traced_and_free_training_measures_norms():
     programs = {Program.of(private("pathwise", train_epsilon=epsilon)) for epsilon in (0.5, 1.0, 3.0)}
     assert len(programs) == 1

@@ -23,7 +23,7 @@ from dpmac.cli import main
 from dpmac.config import BadInput, Member
 from dpmac.experiments import BUDGETS, SCALES, Cell
 from dpmac.results import records, store
-from dpmac.runner import population, processes, schedule
+from dpmac.runner import crew, finish, population, processes, schedule
 
 SMOKE = SCALES["smoke"]
 METHODS = ("dpmac", "silent")
@@ -171,11 +171,37 @@ def test_a_population_that_was_trained_but_not_written_out_is_only_written_out(c
     assert not job.folder.exists()
 
 
+def test_one_process_at_a_time_writes_a_population_out(copy):
+    shutil.rmtree(copy / "runs" / GONE)
+    (job,) = schedule.plan(copy, WANTED)
+    population.create(job.folder, job.config)
+    list(population.train_folder(job.folder))
+    end = (job.folder, copy / "runs", job.names, SMOKE.final_episodes, {})
+    with store.locked(job.folder), pytest.raises(store.Held, match="another process is at work"):
+        finish.finish(*end)
+    assert not (copy / "runs" / GONE).exists()
+    finish.finish(*end)
+    assert records.finished(copy / "runs" / GONE)
+    finish.finish(*end)  # by a process that was second
+    assert not job.folder.exists()
+
+
 def test_runs_of_another_scale_are_refused(finished):
     scale = dataclasses.replace(SMOKE, learner_options={**SMOKE.learner_options, "updates_per_episode": 0.5})
     other = experiments.populations(["nonprivate"], scale, SMOKE.tasks, METHODS)
     with pytest.raises(BadInput, match="another learner_options"):
         schedule.plan(finished[0], other)
+
+
+@pytest.mark.parametrize("changes", [{"seeds": (7,)}, {"seeds": (0,), "budgets": (BUDGETS["step-1"],)}])
+def test_other_seeds_and_budgets_of_a_population_are_trained_like_its_runs(finished, changes):
+    name = Cell("ccn", "dpmac").population
+    config = dataclasses.replace(WANTED[name], **changes)
+    (job,) = schedule.plan(finished[0], {name: config})
+    assert len(job.names) == 1
+    training = dataclasses.replace(config.training, episodes=8)
+    with pytest.raises(BadInput, match="another training"):
+        schedule.plan(finished[0], {name: dataclasses.replace(config, training=training)})
 
 
 def test_missing_runs_are_covered_exactly():
@@ -295,3 +321,33 @@ def test_the_failure_of_a_job_is_named_when_the_others_are_done(tmp_path):
     with contextlib.closing(processes.Processes(1)) as crew, pytest.raises(BadInput, match=spoilt.folder.name):
         list(crew.work(tmp_path, jobs, OPTIONS))
     assert len(list((tmp_path / "runs").iterdir())) == sum(len(job.names) for job in jobs if job != spoilt)
+
+
+class Slow(crew.Crew):
+    """Processes that do not look whether they are to stop before the driver has gone."""
+
+    slots, interrupted = 1, True
+
+    def begin(self, job, out, options, stop):
+        return stop
+
+    def ended(self, handles, seconds, everything=False):
+        if self.interrupted and not everything:
+            raise KeyboardInterrupt
+        return [] if self.interrupted else handles
+
+    def outcome(self, handle):
+        return None
+
+    def close(self):
+        pass
+
+
+def test_the_wish_to_stop_outlives_a_driver_that_did_not_wait(tmp_path):
+    hired, jobs = Slow(), schedule.plan(tmp_path, WANTED)
+    with pytest.raises(KeyboardInterrupt):
+        list(hired.work(tmp_path, jobs, OPTIONS))
+    assert len(list(tmp_path.glob(".stop-*"))) == 1
+    hired.interrupted = False
+    list(hired.work(tmp_path, jobs, OPTIONS))
+    assert list(tmp_path.glob(".stop-*")) == []

@@ -6,7 +6,10 @@ import json
 import shutil
 
 import numpy as np
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from tiny import contents, killed, learning
 
 from dpmac import experiments
@@ -148,6 +151,54 @@ def test_a_search_goes_on_as_if_it_had_not_been_stopped(tmp_path):
     assert len({tuple(trial.params.items()) for trial in whole.trials}) == 14
 
 
+def test_a_search_that_was_killed_while_it_asked_asks_for_the_rest_and_for_the_same_points(tmp_path, monkeypatch):
+    plan = sweep.Plan(BASE, {"learning_rate": sweep.Range(1e-4, 1e-2)}, "tpe", trials=22, batch=8)
+    ask, left = optuna.Study.ask, [99]
+
+    def dying(study, *given):
+        left[0] -= 1
+        if left[0] < 0:
+            ask(study)  # a point that has no settings yet
+            raise KeyboardInterrupt
+        return ask(study, *given)
+
+    monkeypatch.setattr(optuna.Study, "ask", dying)
+
+    def searched(out):
+        study = sweep.open_study(out, plan)
+        while trials := sweep.waiting(study, plan):
+            for trial in trials:
+                study.tell(trial.number, float(trial.number))  # the latest are the best
+        return [trial.params for trial in study.trials if trial.params]
+
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole, left[0] = searched(tmp_path / "whole"), 19
+    with pytest.raises(KeyboardInterrupt):
+        searched(tmp_path / "parts")
+    left[0] = 99
+    assert searched(tmp_path / "parts") == whole
+    assert len(whole) == 22
+
+
+def test_a_point_that_does_not_stay_finite_has_no_return_and_changes_no_other(tmp_path, capsys):
+    found = {}
+    for other in ("1e30", "2e-3"):
+        out = tmp_path / other
+        found[other] = swept(["hidden=8", f"learning_rate=7e-4,{other}", "--out", str(out)], capsys)
+    good, bad = found["1e30"]["rows"]
+    assert found["1e30"]["best"] == {"inf": good["trial"]}
+    assert good["returns"] == found["2e-3"]["rows"][0]["returns"]
+    assert (bad["finished"], bad["returns"]) == (2, ["nan", "nan"])
+    for seed in (0, 1):
+        names = [f"{name}/runs/probe-listen-dpmac-hidden-8-learning_rate-0.0007-free-seed-{seed}" for name in found]
+        one, same = (contents(tmp_path / name / "checkpoints") for name in names)
+        assert one == same
+    journal = JournalStorage(JournalFileBackend(str(tmp_path / "1e30" / "journal.log")))
+    trials = optuna.load_study(storage=journal, study_name="sweep").trials
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "PRUNED"]
+
+
 def test_points_that_do_not_make_a_whole_grid_are_trained_exactly():
     points = [{"budget": "inf", "learning_rate": 1e-3}, {"budget": "1", "learning_rate": 1e-4}]
     found = sweep.populations(BASE, points)
@@ -173,6 +224,16 @@ def test_populations_of_many_settings_have_names_that_files_can_have():
     names = {sweep.population_of(BASE, {**fixed, "last": value}) for value in (1, 2)}
     assert len(names) == 2
     assert max(map(len, names)) < 150
+
+
+def test_runs_of_many_settings_have_names_that_files_can_have():
+    settings = {f"a_setting_with_a_long_name_{index}": 0.123456789 * index for index in range(20)}
+    config = dataclasses.replace(BASE, settings=tuple({**settings, "last": value} for value in (1.0, 2.0)))
+    names = list(experiments.run_names("probe-listen-dpmac-hidden-8", config).values())
+    assert len(set(names)) == 4
+    assert max(map(len, names)) < 200
+    assert all(name.startswith("probe-listen-dpmac-hidden-8-a_setting") for name in names)
+    assert all(name.endswith(("-free-seed-0", "-free-seed-1")) for name in names)
 
 
 def test_the_grid_of_the_paper_makes_48_programs():

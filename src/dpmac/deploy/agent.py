@@ -8,7 +8,6 @@
 Nothing that only training needs is imported here.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
@@ -27,8 +26,6 @@ from dpmac.config import BadInput, Release, check_choice, require
 from dpmac.privacy import BudgetSpent, Entropy, Ledger, Measurement, mechanisms
 
 WhenSpent = Literal["raise", "silent"]
-AHEAD = 4096
-"""Releases that are looked ahead when it is asked what can still be paid for."""
 
 
 class AgentCarry(NamedTuple):
@@ -101,7 +98,7 @@ class Agent:
         self.sends = np.array([self._measurement.sends(step) for step in range(shape.horizon)])
         """(step,) whether messages leave: the clock alone decides."""
         self._entropy, self._keys = Entropy(source.read), np.zeros((0, 2), np.uint32)
-        self._left, self._next = 0.0, shape.horizon
+        self._next = shape.horizon
 
     @classmethod
     def open(cls, bundle: str | PathLike[str], when_spent: WhenSpent = "silent") -> "Agent":
@@ -118,16 +115,13 @@ class Agent:
     def compile(self) -> None:
         """Compile what a step takes, which is slow, before it matters; nothing is charged and nothing leaves."""
         seen = np.zeros(self.observation_size, np.float32)
-        jax.block_until_ready(self._step(self._fresh(), seen, np.zeros(2, np.uint32)))
+        for open_to in (None, np.ones(self.policy.actions, bool)):  # which a robot may say in any step
+            jax.block_until_ready(self._step(self._fresh(), seen, np.zeros(2, np.uint32), open_to))
 
     def affords(self) -> bool:
         """Whether the account has room for all messages of one more episode."""
-        uses = self._measurement.charges
-        if self._left < uses:
-            cost, limit = self._measurement.cost, self.ledger.epsilon[self.account]
-            most = max(AHEAD, uses)
-            self._left = math.inf if math.isinf(limit) else self.ledger.affordable(self.account, cost, most)
-        return self._left >= uses
+        cost, times = self._measurement.cost, self._measurement.charges
+        return times == 0 or self.ledger.affords(self.account, cost, times)
 
     def start(self) -> AgentCarry:
         """The carry at the beginning of an episode, whose randomness is drawn now: nothing has been received.
@@ -146,7 +140,6 @@ class Agent:
     def _begin(self) -> None:
         if not self.affords():
             raise BudgetSpent("the budget has no room for another episode")
-        self._left -= self._measurement.charges
         self._measurement.begin()
 
     def _try(self, step: Any, *given: Any) -> Any:
@@ -154,7 +147,7 @@ class Agent:
         try:
             return step(*given)
         except (BudgetSpent, BadInput, OSError) as error:
-            self.silent, self.refused, self._left = True, str(error), 0.0
+            self.silent, self.refused = True, str(error)
             return None
 
     def _fresh(self) -> AgentCarry:

@@ -88,7 +88,7 @@ def export(
     for no limit. Another bundle of the same agent has a limit of its own.
     """
     from dpmac.agents import protocol
-    from dpmac.deploy.team import chosen, limits_of
+    from dpmac.deploy.team import check_deployable, chosen, limits_of
     from dpmac.runner import population
     from dpmac.runner.noise import noise_scales
 
@@ -97,6 +97,7 @@ def export(
     config, program = loaded.config, loaded.program
     require(whole(agent, 0, program.task.agents - 1), f"agent must lie in 0..{program.task.agents - 1}, not {agent}")
     require(not program.shape.continuous, f"actions of {config.task} are continuous: its agents act in one process")
+    check_deployable(loaded.teams)
     index, (limit,) = chosen(loaded, epsilon, seed), limits_of(limit, 1)
     member, budget = loaded.runs[index], loaded.runs[index].budget
     channel = protocol.channel_of(config.method, config.channel)

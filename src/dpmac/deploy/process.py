@@ -45,6 +45,7 @@ class Outlet:
             passed = self._clock.now() >= self._clock.leaves(place)
             self.unsaid += len(messages) if passed else 0
             if not passed:
+                self.unsaid += sum(map(len, self._ready.values()))  # the thread that sends was too late for them
                 self._ready = {place: messages}
 
     def start(self) -> None:
@@ -111,13 +112,20 @@ class Process:
                 episode = self.clock.next_episode()
                 if self.clock.jumps > jumps:
                     self.inbox.forget()
-                if self.when_spent == "stop" and not self.agent.affords():
+                if self.when_spent == "stop" and self.spent():
                     self.ending = "the budget has no room for another episode"
                     return
                 self.play(episode)
             self.ending = "asked to stop" if self.stop.is_set() else f"played {self.played} episodes"
         finally:
             self.outlet.stop()
+
+    def spent(self) -> bool:
+        """Whether the budget has no room for another episode; a ledger that cannot be read only silences the agent."""
+        try:
+            return not self.agent.affords()
+        except (BadInput, OSError):
+            return False
 
     def play(self, episode: int) -> None:
         """One episode, step after step; one whose time has passed, because the process stood still, is given up."""

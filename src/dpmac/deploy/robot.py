@@ -36,10 +36,10 @@ def lines(connection: socket.socket) -> Any:
             yield data
 
 
-def send(connection: socket.socket, data: dict[str, Any]) -> bool:
+def send(connection: socket.socket, data: dict[str, Any], flags: int = 0) -> bool:
     """Send an object as a line; whether the other side was there to take it."""
     try:
-        connection.sendall(json.dumps(data).encode() + b"\n")
+        connection.sendall(json.dumps(data).encode() + b"\n", flags)
         return True
     except OSError:
         return False
@@ -54,7 +54,8 @@ class Robot:
         self._fresh, self._connection = False, None
         self.missed = self.refused = 0
         """Steps without a new observation, for which the last one stood; observations that did not fit."""
-        path.unlink(missing_ok=True)
+        require(path.is_socket() or not os.path.lexists(path), f"{path} is there and is no socket")
+        path.unlink(missing_ok=True)  # of a process that was killed
         self._server = socket.socket(socket.AF_UNIX)
         try:
             before = os.umask(0o177)  # nobody but the owner may connect
@@ -113,11 +114,13 @@ class Robot:
         return self._available
 
     def act(self, episode: int, step: int, action: int) -> None:
-        """Hand over an action, if anybody is there."""
+        """Hand over an action, if anybody is there; the agent waits for nobody, and drops whoever does not read."""
         with self._lock:
             connection = self._connection
-        if connection is not None:
-            send(connection, {"episode": episode, "step": step, "action": action})
+        told = {"episode": episode, "step": step, "action": action}
+        if connection is not None and not send(connection, told, socket.MSG_DONTWAIT):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -133,8 +133,11 @@ class DeployedTeam:
     def compile(self) -> None:
         """Compile what a step takes before it matters; nothing is charged and nothing leaves."""
         team, task = self.team, self.program.task
-        seen, keys = jnp.zeros((task.agents, task.observation_size)), np.zeros((task.agents, 2), np.uint32)
-        jax.block_until_ready(step_team(team, self.scale, team.start(), seen, keys))
+        seen = np.zeros((task.agents, task.observation_size), np.float32)
+        keys = np.zeros((task.agents, 2), np.uint32)
+        masked = abilities(task).available is not None
+        open_to = np.ones((task.agents, task.actions), bool) if masked else None
+        jax.block_until_ready(step_team(team, self.scale, team.start(), seen, keys, open_to))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -163,10 +166,7 @@ def load(
     agents, horizon = loaded.program.task.agents, loaded.program.task.horizon
     index = chosen(loaded, epsilon, seed)
     team, scale = loaded.one(index)
-    require(
-        team.members.protocol.deployable,
-        "senders that draw a past observation or rescale their messages are for simulations, and are not deployed",
-    )
+    check_deployable(team)
     budget = loaded.runs[index].budget
     noise = noise_scales(budget, team.channel.spec, agents, horizon)
     silent = team.channel.size == 0 or not any(noise)
@@ -179,6 +179,14 @@ def load(
     if new_ledger:
         Ledger(path, limits, budget.delta, create=True)
     return DeployedTeam(loaded.program, team, scale, noise, partial(Ledger, path, limits, budget.delta))
+
+
+def check_deployable(team: Team) -> None:
+    """Bad input where senders do what only simulations can."""
+    require(
+        team.members.protocol.deployable,
+        "senders that draw a past observation or rescale their messages are for simulations, and are not deployed",
+    )
 
 
 def limits_of(limit: Any, agents: int) -> list[float]:

@@ -26,6 +26,8 @@ from dpmac.tasks import Task, advance, allowed
 
 RETRY, PATIENCE = 0.2, 120.0
 """Seconds between attempts to reach an agent, and until they are given up."""
+LARGEST = 2**31 - 1
+"""The largest number that is taken for an action at all; arrays hold no larger ones."""
 
 
 class Body(threading.Thread):
@@ -49,7 +51,7 @@ class Body(threading.Thread):
 
     def _take(self, data: dict[str, Any]) -> None:
         episode, step, action = (data.get(name) for name in ("episode", "step", "action"))
-        if whole(episode, 0) and whole(step, 0) and whole(action, 0):
+        if whole(episode, 0) and whole(step, 0) and whole(action, 0, LARGEST):
             self.actions[episode, step] = action
 
     @property

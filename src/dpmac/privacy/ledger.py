@@ -137,6 +137,14 @@ class Ledger:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
+    def affords(self, agent: int, release: Release, times: int) -> bool:
+        """Whether so many more of a release fit into an agent's budget; mostly known without computing a cost."""
+        self._check(agent, release)
+        require(whole(times, 0, MOST), f"times must be a whole number from 0 to 2^53, not {times!r}")
+        wanted = self.charged(agent) + Counter({release: times})
+        self._check_kinds(agent, wanted)
+        return self._within(agent, wanted)
+
     def head(self) -> str:
         """The hash of the last entry. Kept elsewhere, it is what `verify` can hold the file to."""
         with self._opened() as (_, book):

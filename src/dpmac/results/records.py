@@ -113,9 +113,9 @@ def sound(where: Path, name: str, *parts: Any) -> Record:
     record = Record(name, *parts)
     record = record._replace(name=renamed(name, record.config))
     objects = (record.privacy, record.reference, record.final)
-    whole = all(isinstance(part, dict) for part in objects) and isinstance(
-        record.final.get("return_mean"), (int, float)
-    )
+    whole = all(isinstance(part, dict) for part in objects)
+    mean = record.final.get("return_mean") if whole else None
+    whole = isinstance(mean, (int, float)) or mean == "nan"  # of a run of a sweep that did not stay finite
     require(whole and len(record.steps) > 0 and "return" in record.metrics, f"{where}: run {name} is damaged")
     return record
 

@@ -69,8 +69,13 @@ def save(folder: Path, name: str, tree: Any, place: dict[str, Any]) -> None:
     store.write_aside(tensors, data)
     place = {"format": FORMAT, "digest": digest(data), **place}
     store.write_json(folder / f"{name}.json", {**place, "seal": digest(dumps(place).encode())})
+    tidy(folder, name, place)
+
+
+def tidy(folder: Path, name: str, place: dict[str, Any]) -> None:
+    """Remove what the checkpoint at this place has replaced, which may hold episodes and the key of the noise."""
     for old in (*folder.glob(f"{name}-*.safetensors"), *folder.glob(f".{name}*.aside")):
-        if old != tensors:
+        if old.name != f"{name}-{place['digest']}.safetensors":
             old.unlink()
 
 

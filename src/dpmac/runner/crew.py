@@ -65,15 +65,10 @@ def train(job: Job, out: Path, options: Options, stop: Path, patience: float = P
 def attempt(job: Job, out: Path, options: Options, stop: Path) -> Facts | None:
     """`train` for a folder that nobody holds."""
     if all(records.finished(out / "runs" / name) for name in job.names.values()):
-        shutil.rmtree(job.folder)  # a process was killed while it did
+        shutil.rmtree(job.folder, ignore_errors=True)  # a process was killed while it did, or still does
         return {}
     compiled, trained = schedule.prepare(job, options), 0.0
-    with (
-        ThreadPoolExecutor(1) as beside,
-        contextlib.closing(
-            population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
-        ) as pieces,
-    ):
+    with ThreadPoolExecutor(1) as beside, contextlib.closing(schedule.pieces_of(job, out, options)) as pieces:
         scorers = beside.submit(schedule.prepare_end, job, options)
         for piece in pieces:
             trained += piece.seconds
@@ -177,11 +172,13 @@ class Crew(abc.ABC):
                     stop.touch()
             if failures:
                 raise failures[0]
+            if not stop.exists():  # every folder has been held since, so nobody looks for an earlier wish to stop
+                for left in out.glob(".stop-*"):
+                    left.unlink()
         finally:
             stop.touch()
-            if pending:
-                self.ended(list(pending), FAREWELL, everything=True)
-            stop.unlink()
+            if not pending or len(self.ended(list(pending), FAREWELL, everything=True)) == len(pending):
+                stop.unlink()  # else it stays for those that have not looked yet
 
 
 def nothing() -> None:

@@ -20,10 +20,10 @@ from dpmac.agents.team import Team, pick
 from dpmac.config import Budget, Member, dumps
 from dpmac.learner.rollout import Trace, rollout
 from dpmac.privacy import mechanisms
-from dpmac.results import store
+from dpmac.results import records, store
 from dpmac.results.information import information
 from dpmac.results.store import Metric
-from dpmac.runner import checkpoint, noise, population, train
+from dpmac.runner import checkpoint, finite, noise, population, train
 from dpmac.runner.population import Loaded
 from dpmac.runner.statement import training_of
 from dpmac.runner.train import Program
@@ -130,13 +130,24 @@ def finish(
 ) -> None:
     """Score a finished population, give each run a folder of its own under `out`, and remove the population's.
 
-    What a killed process has left to do is done the next time: a run's folder appears as a whole or not at all.
+    What a killed process has left to do is done the next time: a run's folder appears as a whole or not at all. One
+    process at a time does it; a second is refused (`store.Held`).
     """
+    with store.locked(folder):
+        if not all(records.finished(out / name) for name in names.values()):  # else another process was first
+            divide(folder, out, names, episodes, facts)
+        shutil.rmtree(folder, ignore_errors=True)  # whoever waits for the lock makes it anew, and removes it then
+
+
+def divide(folder: Path, out: Path, names: Mapping[Member, str], episodes: int, facts: dict[str, Any]) -> None:
+    """`finish` for whoever holds the folder, which stays."""
     loaded = population.load(folder)
     size = population.recorded_size(folder)
     found = {budget: scores(loaded, budget, size, episodes) for budget in budgets_to_score(loaded)}
     watched = watch_all(loaded, size)
     weights, rows = jax.device_get(population.Kept(loaded.teams)), store.read_metrics(folder)
+    sound = finite.sound(weights, [(run.label, run.seed) for run in loaded.runs], rows)
+    found = {budget: np.where(np.array(sound)[:, None], values, np.nan) for budget, values in found.items()}
     place = {"evaluations": len(population.evaluations_of(loaded.program)), "finished": True}
     for index, run in enumerate(loaded.runs):
         home = out / names[run.member]
@@ -147,22 +158,21 @@ def finish(
         own = jax.tree.map(lambda x, i=index: x[i : i + 1], weights)
         checkpoint.save(aside / "checkpoints", "group-0", own, {"config": mark, **place})
         mine = jax.tree.map(lambda x, i=index: x[i], watched)
-        if run.seed == loaded.config.seeds[0]:
+        if sound[index] and run.seed == loaded.config.seeds[0]:
             said = told(loaded.program.task, mine.examples, mine.noise)
             store.write_aside(aside / "episodes.json", dumps(said).encode())
-        returns = found[run.budget][index]
+        returns, tells = found[run.budget][index], sound[index] and mine.released.size > 0
         final = {
             "return_mean": float(returns.mean()),
             "return_std": float(returns.std(ddof=1)),
             "episodes": episodes,
             "return_at": {experiments.name_of(budget): float(values[index].mean()) for budget, values in found.items()},
-            "information": information(mine.observations, mine.released) if mine.released.size else None,
+            "information": information(mine.observations, mine.released) if tells else None,
             "population": {"name": folder.name, "runs": len(loaded.runs), **facts},
         }
         store.write_json(aside / "final.json", final)
         aside.rename(home)
         store.sync_folder(out)
-    shutil.rmtree(folder)
 
 
 def watch_all(loaded: Loaded, size: int) -> Watched:

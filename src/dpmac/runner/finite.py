@@ -1,7 +1,12 @@
-"""Training that is no longer finite is a failure, which is noticed at the next evaluation."""
+"""Training that is no longer finite is a failure, which is noticed at the next evaluation.
 
+In a sweep it is a result: such a point has no return, and the others are not held up.
+"""
+
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +21,8 @@ from dpmac.runner.train import Program, RunState
 
 
 def check_finite(folder: Path, program: Program, states: RunState, scale: NoiseScale, rows: list[Metric]) -> None:
-    """Fail where an evaluation or the weights are not finite numbers, and say which; nothing of it is saved.
-
-    The signal-to-noise ratio of free messages is infinite and is left out.
-    """
-    wrong = [row for row in rows if not np.isfinite(row.value) and row.name != "signal_to_noise"]
+    """Fail where an evaluation or the weights are not finite numbers, and say which; nothing of it is saved."""
+    wrong = not_finite(rows)
     sound = np.asarray(finite_weights(program, states))
     if not wrong and sound.all():
         return
@@ -36,6 +38,18 @@ def check_finite(folder: Path, program: Program, states: RunState, scale: NoiseS
         f"{first[1]} ({len(bad)} of {len(runs)} runs). Training has stopped; {folder} "
         f"{'keeps its last good checkpoint' if saved else 'has no checkpoint yet'}"
     )
+
+
+def not_finite(rows: Sequence[Metric]) -> list[Metric]:
+    """Numbers that are not finite; the signal-to-noise ratio of free messages is infinite and is left out."""
+    return [row for row in rows if not np.isfinite(row.value) and row.name != "signal_to_noise"]
+
+
+def sound(weights: Any, runs: Sequence[tuple[str, int]], rows: Sequence[Metric]) -> list[bool]:
+    """Whether every evaluation of each run, by its label and seed, and its weights (run, …) in the end are finite."""
+    wrong = {(row.budget, row.seed) for row in not_finite(rows)}
+    leaves = [leaf for leaf in jax.tree.leaves(weights) if leaf.dtype.kind == "f"]
+    return [run not in wrong and all(np.isfinite(leaf[i]).all() for leaf in leaves) for i, run in enumerate(runs)]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -87,7 +87,8 @@ def check(config: RunConfig) -> Program:
         require(
             not untraced, f"members of a population may differ in {', '.join(allowed) or 'no setting'}, not {untraced}"
         )
-        dataclasses.replace(program.learner, **each)
+        own = dataclasses.replace(program, learner=dataclasses.replace(program.learner, **each))
+        _ = own.use if own.microbatch else None  # which refuses what private training cannot do
     privacy.mechanisms.of(config.channel)
     if not protocol.find(config.method).speaks:
         private = [budget.label for budget in config.budgets if budget.private]
@@ -149,9 +150,14 @@ def keys_of(runs: list[Run]) -> Array:
     return jax.vmap(jax.random.key)(jnp.array([run.seed for run in runs], jnp.uint32))
 
 
+def secret(program: Program) -> bool:
+    """Whether training is private, with noise that nobody can repeat."""
+    return program.microbatch > 0 and program.private.train_noise != "seed"
+
+
 def with_secrets(program: Program, states: RunState, runs: int) -> RunState:
     """States (run, …) before the first step whose noise of private training, if they have any, nobody can repeat."""
-    if not program.microbatch or program.private.train_noise == "seed":
+    if not secret(program):
         return states
     words = np.frombuffer(os.urandom(8 * runs), np.uint32).reshape(runs, 2)
     return states._replace(secret=jax.random.wrap_key_data(jnp.asarray(words)))
@@ -169,10 +175,13 @@ def evaluations_of(program: Program) -> list[int]:
     return [round(program.iterations * (index + 1) / count) for index in range(count)]
 
 
-def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) -> Generator[Progress, None, None]:
+def train_folder(
+    folder: Path, checkpoint_seconds: float = 60.0, most: int = 0, finite: bool = True
+) -> Generator[Progress, None, None]:
     """Train the population of a folder from where it stands to its end, with a `Progress` after each evaluation.
 
-    Closing the iterator saves the state; so does its end.
+    Closing the iterator saves the state; so does its end. finite: whether a run whose numbers are no longer finite is a
+    failure; else all go on, and `finish` says which have no return.
     """
     config = store.load_config(folder)
     program, mark = check(config), store.mark(folder)
@@ -184,7 +193,7 @@ def train_folder(folder: Path, checkpoint_seconds: float = 60.0, most: int = 0) 
             store.write_json(folder / GROUPS, {"runs": side_by_side(program, len(runs), most)})
         groups = groups_of(runs, recorded_size(folder))
         for index, runs in enumerate(groups):
-            yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds)
+            yield from train_group(folder, config, program, mark, (index, groups), runs, checkpoint_seconds, finite)
 
 
 def recorded_size(folder: Path) -> int:
@@ -206,6 +215,7 @@ def train_group(
     where: tuple[int, list[list[Run]]],
     runs: list[Run],
     checkpoint_seconds: float,
+    finite: bool,
 ) -> Iterator[Progress]:
     """`train_folder` for the runs of one group."""
     index, groups = where
@@ -213,6 +223,7 @@ def train_group(
     place = checkpoint.place_of(home, name, mark)
     if place is not None and place["finished"]:
         load_teams(program, home, name, place, runs)  # which refuses what is damaged
+        checkpoint.tidy(home, name, place)  # a crash may have left what this one replaced
         return
     shapes = jax.eval_shape(partial(start, program), keys_of(runs))
     done = 0
@@ -241,6 +252,8 @@ def train_group(
         tree = Kept(jax.vmap(program.learner.team)(states.learner)) if finished else states
         checkpoint.save(home, name, tree, {"config": mark, "evaluations": evaluations, "finished": finished})
 
+    if place is None and secret(program):  # begun again, it would release the same episodes under other noise
+        save(0, states)
     try:
         while done < len(points) - 1:
             clock = time.monotonic()
@@ -249,7 +262,8 @@ def train_group(
             count = jnp.asarray(points[done + 1] - points[done])
             after, report = advance(program, states, tables, scale, settings, count)
             rows = metrics(points[done + 1] * program.steps_per_iteration, runs, report)
-            check_finite(folder, program, after, scale, rows)
+            if finite:
+                check_finite(folder, program, after, scale, rows)
             store.append_metrics(folder, rows)
             states, done = after, done + 1
             last = done == len(points) - 1

@@ -36,6 +36,8 @@ from dpmac.runner import devices, finish, noise, population, train
 from dpmac.runner.population import Progress
 from dpmac.runner.train import Program
 
+JOURNAL = "journal.log"
+"""A folder with this file is that of a sweep."""
 TRACING = threading.Lock()
 """Tracing holds Python's lock anyway: one at a time, the first in order is ready first."""
 
@@ -120,9 +122,12 @@ def plan(out: Path, wanted: Wanted, slots: int = 1) -> list[Job]:
     for name, config in wanted.items() if isinstance(wanted, Mapping) else wanted:
         config = train.complete(config)
         names = experiments.run_names(name, config)
-        for member, run in names.items():
-            if run in done:
-                check_same(out, train.complete(done[run].config), config.alone(member))
+        members = {run: member for member, run in names.items()}
+        for run, record in done.items():
+            if run in members:
+                check_same(out, train.complete(record.config), config.alone(members[run]))
+            elif run in experiments.run_names(name, record.config).values():  # of another seed or budget
+                check_same(out, train.complete(record.config), config)
         missing = {member: run for member, run in names.items() if run not in done}
         for job in jobs_begun(out, name):
             check_same(out, train.complete(job.config), config)
@@ -283,7 +288,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                 if compiled is None or left() <= 0:
                     return
                 trained = 0.0
-                pieces = population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once)
+                pieces = pieces_of(job, out, options)
                 for piece in pieces:
                     trained += piece.seconds
                     part = (piece.group + piece.step / piece.steps) / piece.groups
@@ -304,6 +309,12 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
             pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
             for ending in endings:
                 ending.result()
+
+
+def pieces_of(job: Job, out: Path, options: Options) -> Generator[Progress, None, None]:
+    """`population.train_folder` for a job. In a sweep a point that is no good does not end the training of others."""
+    finite = not (out / JOURNAL).exists()
+    return population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once, finite)
 
 
 def wait(ready: Future[float], seconds: float) -> float | None:

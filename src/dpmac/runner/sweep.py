@@ -197,8 +197,8 @@ class Plan:
 
 def open_study(out: Path, plan: Plan) -> optuna.Study:
     """The study in a folder, new or as it was left; one of other points is refused. The folder is locked."""
-    path = out / "journal.log"
-    for left in out.glob("journal.log.lock*"):  # Optuna's own, by a process that was killed; the folder is held already
+    path = out / schedule.JOURNAL
+    for left in out.glob(f"{path.name}.lock*"):  # Optuna's own, by a process that was killed; the folder is held
         left.unlink()
     if path.exists():
         text = path.read_bytes()
@@ -220,7 +220,9 @@ def waiting(study: optuna.Study, plan: Plan) -> list[FrozenTrial]:
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         if trial.params.keys() != plan.space.keys():  # a process was killed while it asked
             study.tell(trial.number, state=TrialState.FAIL)
-    if not study.get_trials(states=(TrialState.RUNNING,)):
+    asked = sum(trial.state != TrialState.FAIL for trial in study.trials)
+    cut = plan.search == "tpe" and asked % plan.batch > 0  # of the last batch, some points were not asked for yet
+    if cut or not study.get_trials(states=(TrialState.RUNNING,)):
         ask(study, plan)
     return study.get_trials(states=(TrialState.RUNNING,))
 
@@ -235,17 +237,17 @@ def ask(study: optuna.Study, plan: Plan) -> None:
                 study.enqueue_trial(point)
         count = len(study.get_trials(states=(TrialState.WAITING,)))
     else:
-        count = min(plan.batch, plan.trials - len(known))
-    for _ in range(count):
+        count = min(plan.batch - len(known) % plan.batch, plan.trials - len(known))
+    for place in range(len(known), len(known) + count):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # Seeded by what is there, so that a search that was stopped goes on as if it had not been.
-            study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=True)
+            # Seeded by the points that are there, so that a search that was stopped goes on as if it had not been.
+            study.sampler = optuna.samplers.TPESampler(seed=place, constant_liar=True)
         study.ask(plan.distributions)
 
 
 def tell(study: optuna.Study, plan: Plan, results: Results) -> None:
-    """Tell the study of the points whose runs are all finished; one that has no number in the end is pruned."""
+    """Tell the study of the points whose runs are all finished; one whose runs did not stay finite is pruned."""
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         row = row_of(plan, trial, results)
         if row["finished"] == len(plan.base.seeds):

@@ -1,0 +1,132 @@
+"""What commands say to people: names as they are, plain words for what is wrong, and results that can be read."""
+
+import dataclasses
+import errno
+import math
+import os
+import shlex
+
+import pytest
+from tiny import CONFIG, begin, train, untrained
+
+from dpmac import cli
+from dpmac.cli import tasks
+from dpmac.config import Budget
+from dpmac.figures import curves
+from dpmac.runner import population
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run in a folder whose name reads as markup, as an emoji and as two words."""
+    folder = tmp_path_factory.mktemp("words") / "a [dim]:bug: run[/x]"
+    train(folder)
+    return folder
+
+
+# Names of folders -----------------------------------------------------------------------------------------------------
+
+
+def test_names_of_folders_are_printed_as_they_are(finished, capsys, monkeypatch):
+    monkeypatch.chdir(finished.parent)
+    assert cli.main(["evaluate", finished.name, "--episodes", "4"]) == 0
+    assert finished.name in capsys.readouterr().out
+    assert cli.main(["resume", finished.name]) == 0
+    assert finished.name in capsys.readouterr().out
+
+
+def test_the_command_that_goes_on_can_be_pasted(finished, tmp_path, monkeypatch, capsys):
+    begin(tmp_path / finished.name, pieces=1)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(population, "train_folder", stopped)
+    assert cli.main(["resume", str(tmp_path / finished.name)]) == 130
+    said = capsys.readouterr().err.partition("go on with: ")[2].splitlines()[0]
+    assert shlex.split(said) == ["dpmac", "resume", str(tmp_path / finished.name)]
+
+
+def test_a_page_has_text_in_its_picture_and_is_the_same_every_time(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(finished)
+    for name in ("one", "two"):
+        assert cli.main(["report", ".", "--out", str(tmp_path / f"{name}.html")]) == 0
+    page = (tmp_path / "one.html").read_text()
+    assert "<text" in page
+    assert "scale(0.0)" not in page
+    assert f"<title>{finished.name}</title>" in page
+    assert "Returns: sums of an episode" in page
+    assert page == (tmp_path / "two.html").read_text()
+
+
+def test_folders_of_one_name_are_told_apart(tmp_path, monkeypatch):
+    for name in ("one/run", "two/run", "three"):
+        (tmp_path / name).mkdir(parents=True)
+    paths = [tmp_path / name for name in ("one/run", "two/run")]
+    assert curves.names_of(paths) == ["one/run", "two/run"]
+    assert curves.names_of([paths[0], tmp_path / "three"]) == ["run", "three"]
+    assert curves.names_of([paths[0], paths[0]]) == ["run", "run"]
+    monkeypatch.chdir(paths[1])
+    assert curves.names_of([paths[1].relative_to(paths[1])]) == ["run"]
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.EROFS])
+def test_a_place_where_nobody_can_write_is_bad_input_in_plain_words(number, monkeypatch, capsys):
+    said = os.strerror(number)
+
+    def fail(argv):
+        raise OSError(number, said, "/far/away")
+
+    monkeypatch.setattr(tasks, "run", fail)
+    assert cli.main(["tasks"]) == 2
+    assert capsys.readouterr().err == f"dpmac: /far/away: {said[0].lower()}{said[1:]}\n"
+
+
+def test_a_configuration_that_nobody_may_read_is_not_called_damaged(tmp_path, monkeypatch, capsys):
+    untrained(tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    (tmp_path / "run" / "config.json").mkdir()  # which not even root can read as a file
+    assert cli.main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "config.json cannot be read: is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "privacy explain --horizon 2 --plot new/folder/x.png",
+        "privacy stream --plot new/folder/x.png --horizon 3",
+        "games rounds --plot new/folder/x.png --deviations 10",
+    ],
+)
+def test_pictures_make_the_folder_that_they_lie_in(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(shlex.split(line)) == 0
+    assert (tmp_path / "new" / "folder" / "x.png").stat().st_size > 1000
+
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+def test_messages_name_what_is_expected(finished, tmp_path, capsys):
+    run, out = str(finished), str(tmp_path / "x.svg")
+    asked = {
+        ("plot", "--training", run, "--out", out): "the folder of a sweep?",
+        ("plot", "--agents", run, "--out", out): "the folder of a frontier?",
+        ("plot", str(tmp_path), "--out", out): "the folder of a run?",
+        ("privacy", "ledger", "verify", str(tmp_path / "none.json")): "none.json does not exist\n",
+        ("evaluate", run, "--agents", "3"): "can play with another number of agents (--share-parameters)",
+    }
+    for words, said in asked.items():
+        assert cli.main(list(words)) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_bundle_without_a_budget_is_told_of_a_private_one(tmp_path, capsys):
+    untrained(tmp_path / "run", dataclasses.replace(CONFIG, budgets=(Budget((math.inf,)), Budget((3.0,)))))
+    words = ["--agent", "0", "--limit", "30", "--out", str(tmp_path / "bundle")]
+    assert cli.main(["deploy", "export", str(tmp_path / "run"), *words]) == 2
+    assert "name one, as epsilon='3'" in capsys.readouterr().err

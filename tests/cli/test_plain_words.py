@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import math
 import os
 import shlex
@@ -10,7 +11,7 @@ import pytest
 from tiny import CONFIG, begin, train, untrained
 
 from dpmac import cli
-from dpmac.cli import tasks
+from dpmac.cli import privacy, progress, tasks
 from dpmac.config import Budget
 from dpmac.figures import curves
 from dpmac.runner import population
@@ -130,3 +131,50 @@ def test_a_bundle_without_a_budget_is_told_of_a_private_one(tmp_path, capsys):
     words = ["--agent", "0", "--limit", "30", "--out", str(tmp_path / "bundle")]
     assert cli.main(["deploy", "export", str(tmp_path / "run"), *words]) == 2
     assert "name one, as epsilon='3'" in capsys.readouterr().err
+
+
+# Many answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_of_many_teams_is_a_table_with_a_summary(finished, capsys):
+    words = ["privacy", "audit", str(finished), "--episodes", "100", "--deployed-episodes", "50"]
+    assert cli.main(words) == 0
+    out, error = capsys.readouterr()
+    assert out.count("Gaussian means") == 1
+    assert out.endswith("12 verdicts: all consistent\n")
+    assert error.splitlines()[0] == "auditing budget 1, seed 0, agent 0"
+    assert len(error.splitlines()) == 6
+    assert cli.main([*words, "--json"]) == 0
+    out, error = capsys.readouterr()
+    assert [answer["method"] for answer in json.loads(out)] == ["Gaussian means"] * 12
+    assert not error
+
+
+def test_an_eavesdropper_says_on_whom_it_is(finished, capsys):
+    words = ["--episodes", "200", "--path", "simulated"]
+    assert cli.main(["privacy", "eavesdrop", str(finished), *words]) == 0
+    out, error = capsys.readouterr()
+    assert out.endswith("8 verdicts: all within\n")
+    assert "eavesdropping on budget 1, seed 0, agent 0: symbol, simulated" in error
+
+
+def test_verdicts_that_differ_stand_in_their_rows():
+    answers = [{"agent": 0, "unit": "episode", "verdict": "refuted", "failed_checks": ["norms: 2 above 1"]}]
+    answers += [{"agent": 1, "unit": "episode", "verdict": "consistent", "failed_checks": []}]
+    shared, rows, summary = privacy.tabulated(answers).split("\n\n")
+    assert shared == "unit  episode"
+    assert rows.splitlines()[1].split() == ["0", "refuted", "norms:", "2", "above", "1"]
+    assert rows.splitlines()[2].split() == ["1", "consistent", "-"]
+    assert summary == "2 verdicts: 1 refuted, 1 consistent"
+
+
+def test_tasks_says_how_far_it_is_and_keeps_its_programs(monkeypatch, capsys):
+    kept = []
+    monkeypatch.setattr(progress, "use_cache", lambda: kept.append(True))
+    assert cli.main(["tasks", "probe-value", "probe-listen", "--episodes", "2"]) == 0
+    out, error = capsys.readouterr()
+    assert error == "1/2 probe-value\n2/2 probe-listen\n"
+    assert "Returns: sums of an episode's rewards, mean ± standard error of 2 episodes. Rewards:" in out
+    assert cli.main(["tasks", "probe-value", "--episodes", "2", "--json"]) == 0
+    assert not capsys.readouterr().err
+    assert len(kept) == 2

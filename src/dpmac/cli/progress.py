@@ -46,6 +46,15 @@ def warn(folder: Path, task: Any) -> None:
         print(f"warning: training: {text}", file=sys.stderr)
 
 
+def tell(line: str) -> None:
+    """Say on stderr what comes next."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def nothing(line: str) -> None:
+    """Say nothing, beside JSON."""
+
+
 def check_loudness(quiet: bool, verbose: bool) -> None:
     require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 

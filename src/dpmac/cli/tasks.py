@@ -1,6 +1,5 @@
 """`dpmac tasks`."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +46,9 @@ def run(argv: Sequence[str]) -> None:
     settings = plugins.settings(options.set)
     found = [tasks.make(name, **settings) for name in chosen]
     progress.use_cache()
-    rows = []
+    rows, tell = [], progress.nothing if options.json else progress.tell
     for name, task in zip(chosen, found, strict=True):
-        if not options.json:
-            print(f"{len(rows) + 1}/{len(found)} {name}", file=sys.stderr, flush=True)
+        tell(f"{len(rows) + 1}/{len(found)} {name}")
         rows.append({"name": name, **tasks.described(task, options.seed, options.episodes)})
     if options.film:
         from dpmac.analysis import film

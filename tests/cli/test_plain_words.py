@@ -178,3 +178,48 @@ def test_tasks_says_how_far_it_is_and_keeps_its_programs(monkeypatch, capsys):
     assert cli.main(["tasks", "probe-value", "--episodes", "2", "--json"]) == 0
     assert not capsys.readouterr().err
     assert len(kept) == 2
+
+
+# Options and their help -----------------------------------------------------------------------------------------------
+
+
+def test_whole_numbers_may_be_written_with_an_exponent(capsys):
+    words = ["--steps", "1e6", "--seeds", "2e0", "--explore-steps", "5e3", "--set", "agents=2e0", "--json"]
+    assert cli.main(["config", "midway", *words]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["training"]["steps"] == 1_000_000
+    assert told["seeds"] == [0, 1]
+    assert told["learner_options"]["explore_steps"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "1.5"], "'1.5' is not a whole number"),
+        (["--explore-steps", "few"], "'few' is not a whole number"),
+        (["--symbols", "3.5"], "'3.5' is not a whole number or auto"),
+        (["--train-epsilon", "x"], "'x' is not a number"),
+    ],
+)
+def test_what_is_no_number_is_said_in_plain_words(words, said, capsys):
+    assert cli.main(["train", "ccn", "--out", "nowhere", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_fits_the_terminal_and_breaks_no_line_of_its_own(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main(["train", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    start = lines.index("Train a team on a task. All budgets and seeds train side by")
+    assert lines[start + 1 : start + 3] == ["side. The run can be interrupted and resumed.", ""]
+    assert lines[start + 3 : start + 5] == [
+        "Example: dpmac train ccn --method dpmac --epsilon 1 3 inf",
+        "--seeds 5 --steps 1000000 --out runs/ccn",
+    ]
+    boxes = [line.strip("│ ") for line in lines]
+    assert "are" not in boxes  # alone in a line, where a line of the source ends
+    told = " ".join(" ".join(boxes).split())
+    assert "Its settings are listed in their own group below." in told
+    assert "--no-standardise Switches this off: whether critics learn rewards" in told
+    assert "--recurrent-critic Whether critics have a recurrent layer" in told

@@ -104,8 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def reason(error: Exception) -> str:
     """One line for a failure that nobody foresaw, and how to see more of it."""
     if isinstance(error, OSError):
-        named = error.filename is not None and error.strerror
-        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}" if named else str(error)
+        if error.filename is None or not error.strerror:
+            return str(error)
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     first, *rest = str(error).strip().splitlines() or [""]
     if "Traceback" in first:  # of Python code that compiled code has called: what was raised is the first line outside
         said = next((line for line in rest if line and not line[0].isspace()), first)
@@ -147,12 +148,15 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
     require("" not in argv, "an argument is empty")
     import tyro
 
+    from dpmac.cli.options import registry, wrapped
+
     plain = bool(os.environ.get("NO_COLOR")) or not (sys.stdout.isatty() and sys.stderr.isatty())
     tyro._experimental_options["ansi_codes"] = not plain
-    description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
+    description = wrapped(f"{(cls.__doc__ or '').strip()}\n\nExample: {example}")
     options = (tyro.conf.FlagCreatePairsOff,)
     given: dict[str, Any] = {} if default is None else {"default": default}
-    return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
+    with registry():
+        return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
 
 
 def emit(data: Any, as_json: bool, text: Callable[[], str]) -> None:

@@ -25,7 +25,7 @@ class Evaluate:
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     episodes: int | None = None
-    """Episodes for each team, 2 to 100,000; by default 4096, or 256 for an environment on the host."""
+    """Episodes for each team, 2 to 100000; by default 4096, or 256 for an environment on the host."""
     epsilon: tuple[str, ...] = ()
     """Budgets for all teams, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
     delta: float | None = None

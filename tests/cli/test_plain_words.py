@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import re
 import shlex
 
 import pytest
@@ -12,9 +13,9 @@ from tiny import CONFIG, begin, train, untrained
 
 from dpmac import cli
 from dpmac.cli import privacy, progress, tasks
-from dpmac.config import Budget
+from dpmac.config import BadInput, Budget
 from dpmac.figures import curves
-from dpmac.runner import population
+from dpmac.runner import population, sweep
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +224,27 @@ def test_help_fits_the_terminal_and_breaks_no_line_of_its_own(monkeypatch, capsy
     assert "Its settings are listed in their own group below." in told
     assert "--no-standardise Switches this off: whether critics learn rewards" in told
     assert "--recurrent-critic Whether critics have a recurrent layer" in told
+
+
+# Options and costs that surprise --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sweep.CALLED)
+def test_a_sweep_says_what_it_calls_an_option_of_train(name):
+    with pytest.raises(BadInput, match=f"no setting '{name}'; what dpmac train calls so is {sweep.CALLED[name]} here"):
+        sweep.read_space([f"{name}=1"], "maddpg")
+    called = re.split("[=,]", sweep.CALLED[name])[0]
+    assert called in sweep.kinds_of("maddpg")
+
+
+def test_an_agent_says_that_it_pays_without_a_robot_too(tmp_path, monkeypatch, capsys):
+    def refuse(*_):
+        raise BadInput("it is enough")
+
+    monkeypatch.setattr("dpmac.deploy.process.opened", refuse)
+    (tmp_path / "peers.toml").write_text('team = "a"\nagents = ["127.0.0.1:1", "127.0.0.1:2"]')
+    words = ["--peers", str(tmp_path / "peers.toml"), "--insecure"]
+    assert cli.main(["deploy", "run", str(tmp_path), *words]) == 2
+    *_, note, refusal = capsys.readouterr().err.splitlines()
+    assert note == "note: this agent sends and pays in every episode, also while no robot is connected"
+    assert refusal == "dpmac: it is enough"

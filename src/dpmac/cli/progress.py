@@ -108,7 +108,7 @@ class Compiling:
             wait = 1.0 if self.console.is_terminal else 30.0
             said = f"compiling, and training to the first evaluation: {clock(time.monotonic() - self.begun)}"
             end = "\r" if self.console.is_terminal else "\n"
-            self.console.print(said, soft_wrap=True, end=end)
+            self.console.print(said, highlight=False, soft_wrap=True, end=end)
 
     def done(self) -> None:
         """The first evaluation is there."""

@@ -83,6 +83,8 @@ def read(what: str, value: Any, kind: Any) -> Any:
     try:
         if kind is float and not isinstance(value, bool):
             return float(value)
+        if kind is int and isinstance(value, str):
+            return whole_number(value)
         if kind is int and not isinstance(value, bool) and float(value) == int(value):
             return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -90,6 +92,20 @@ def read(what: str, value: Any, kind: Any) -> Any:
     if kind in NUMBERS:
         raise BadInput(f"{what} must be {NUMBERS[kind]}, not {value!r}")
     return value
+
+
+def whole_number(text: str) -> int:
+    """A whole number as people write it; anything else is a `ValueError`.
+
+    >>> whole_number("12"), whole_number("1e6")
+    (12, 1000000)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        require(number.is_integer(), f"{text!r} is not a whole number")
+        return int(number)
 
 
 NUMBERS = {bool: "true or false", int: "a whole number", float: "a number or inf"}

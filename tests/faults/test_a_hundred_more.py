@@ -59,7 +59,11 @@ TRAIN = """
 --first-seed 0.5
 --seeds 0
 --seeds 20000
---steps 1e6
+--steps 1e-6
+--steps 1.5
+--steps 1e400
+--steps nan
+--steps many
 --steps 0
 --episodes 0
 --evaluations 0

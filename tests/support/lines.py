@@ -40,7 +40,7 @@ GARBAGE = [
     "[]",
     "__import__('os')",
 ]
-NOT_WHOLE = ["x", "1.5", "", "nan", "inf", "1e3", "1,000", "ε", "0x10", "one", "1 2"]
+NOT_WHOLE = ["x", "1.5", "", "nan", "inf", "1e-3", "1,000", "ε", "0x10", "one", "1 2"]
 NOT_A_NUMBER = ["x", "", "1,5", "ε", "one", "1 2", "0x10", "1e"]
 NOT_A_TASK = [
     "nope",

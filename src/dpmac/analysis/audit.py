@@ -9,7 +9,7 @@ agents goes through a `privacy.Measurement`, with noise from the operating syste
 compiled episodes, and each is then released by a measurement as a deployed agent would release it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -405,10 +405,11 @@ def audit(
     seed: int,
     path: str = "simulated",
     deployed_episodes: int | None = None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """An entry for each budget, seed, private agent and path of a run; all verdicts hold together with this confidence.
 
-    A deployed transcript takes milliseconds: there may be fewer of them.
+    A deployed transcript takes milliseconds: there may be fewer of them. `tell` is told of each agent before its turn.
     """
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
     require(protocol.find(loaded.config.method).speaks, f"method {loaded.config.method} sends nothing to audit")
@@ -435,6 +436,7 @@ def audit(
         for agent, amount in enumerate(noise[index]):
             if amount == 0:
                 continue
+            tell(f"auditing budget {run.label}, seed {run.seed}, agent {agent}")
             release = Release(spec, amount, horizon, run.budget.unit, run.budget.neighbours)
             pair = canaries(loaded.program, team, scale, agent, seed, run.budget.neighbours)
             for one in paths:

@@ -9,7 +9,7 @@ than `privacy.limits` allows.
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -211,12 +211,14 @@ def eavesdrop(
     path: str = "simulated",
     deployed_episodes: int | None = None,
     hears: Sequence[str] = HEARS,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> list[list[dict[str, Any]]]:
     """For each run its entries, one for every agent, secret, path and choice of whom to hear. All verdicts
     hold together with this confidence.
 
     Secrets are those of a step; only those of the first can be no consequence of what was said, so that others have no
     cap. Whoever hears everybody has the cap of all releases together: others may see and say what the sender knows.
+    `tell` is told of each agent, secret and path before its turn.
     """
     require(0.5 <= confidence < 1, f"confidence must lie in [0.5, 1), not {confidence}")
     task, config = loaded.program.task, loaded.config
@@ -243,6 +245,8 @@ def eavesdrop(
             said = np.asarray(heard.messages)
             for name, secrets in heard.secrets.items():
                 for agent, whom in itertools.product(range(task.agents), hears):
+                    if whom == hears[0]:
+                        tell(f"eavesdropping on budget {run.label}, seed {run.seed}, agent {agent}: {name}, {one}")
                     senders = [agent] if whom == "sender" else list(range(task.agents))
                     answer = guess(
                         said[:, :, senders].reshape(*said.shape[:2], -1), np.asarray(secrets[:, agent]), seed

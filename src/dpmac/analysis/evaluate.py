@@ -51,7 +51,10 @@ def resized(loaded: Loaded, agents: int | None) -> Loaded:
     """The same teams with another number of agents, who all are as one of theirs; None: as they are."""
     if agents is None:
         return loaded
-    require(loaded.config.networks.share_parameters, "only teams that share their parameters can have other numbers")
+    require(
+        loaded.config.networks.share_parameters,
+        "only teams that share their parameters can play with another number of agents (--share-parameters)",
+    )
     config = dataclasses.replace(loaded.config, task_options={**loaded.config.task_options, "agents": agents})
     program = population.check(config)
     leaves, like = jax.tree.leaves(loaded.teams), jax.eval_shape(program.team, jax.random.key(0))

@@ -4,14 +4,18 @@ A command module has `run(argv)`. It parses with `parse`, prints with `emit`, an
 wrong: that becomes one line on stderr and exit code 2. Any other failure is exit code 1.
 """
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpmac import __version__
 from dpmac.config import BadInput, Failure, dumps, require
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 T = TypeVar("T")
 
@@ -41,6 +45,8 @@ FLAGS = {
     "--version": "print the version",
     "--completion": "SHELL: print a completion script for bash, zsh or fish",
 }
+NOWHERE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG}
+"""What is wrong with a place that a user named, where nobody can write or read."""
 DESCRIBE = "\0describe"
 """An argument that nobody can type: a command then says what it takes instead of running."""
 
@@ -87,17 +93,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if os.environ.get("DPMAC_DEBUG") or "--verbose" in arguments:
+        nowhere = isinstance(error, OSError) and error.filename is not None and error.errno in NOWHERE
+        if not nowhere and (os.environ.get("DPMAC_DEBUG") or "--verbose" in arguments):
             raise
         print(f"dpmac: {reason(error)}", file=sys.stderr)
-        return 1
+        return 2 if nowhere else 1
     return 0
 
 
 def reason(error: Exception) -> str:
     """One line for a failure that nobody foresaw, and how to see more of it."""
     if isinstance(error, OSError):
-        return str(error)
+        if error.filename is None or not error.strerror:
+            return str(error)
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     first, *rest = str(error).strip().splitlines() or [""]
     if "Traceback" in first:  # of Python code that compiled code has called: what was raised is the first line outside
         said = next((line for line in rest if line and not line[0].isspace()), first)
@@ -139,14 +148,27 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
     require("" not in argv, "an argument is empty")
     import tyro
 
+    from dpmac.cli.options import registry, wrapped
+
     plain = bool(os.environ.get("NO_COLOR")) or not (sys.stdout.isatty() and sys.stderr.isatty())
     tyro._experimental_options["ansi_codes"] = not plain
-    description = f"{(cls.__doc__ or '').strip()}\n\nExample: {example}"
+    description = wrapped(f"{(cls.__doc__ or '').strip()}\n\nExample: {example}")
     options = (tyro.conf.FlagCreatePairsOff,)
     given: dict[str, Any] = {} if default is None else {"default": default}
-    return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
+    with registry():
+        return tyro.cli(cls, args=list(argv), prog=prog, description=description, config=options, **given)
 
 
 def emit(data: Any, as_json: bool, text: Callable[[], str]) -> None:
     """Print a result: JSON for machines, otherwise the text."""
     print(dumps(data, indent=2) if as_json else text())
+
+
+def drawn(grid: "Table", width: int = 100) -> str:
+    """A table as text. Brackets and colons in it are a user's own, such as those of a folder's name, and no markup."""
+    from rich.console import Console
+
+    console = Console(width=width, markup=False, emoji=False)
+    with console.capture() as text:
+        console.print(grid)
+    return text.get()

@@ -84,7 +84,7 @@ def text(result: dict[str, Any]) -> str:
             f"{row['matrix_share']:.0%}" if math.isfinite(row["matrix_share"]) else "-",
             f"{row['released_over_ours']:.1f}" if "released_over_ours" in row else "-",
         )
-    console = Console(width=110)
+    console = Console(width=110, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
         for row in result["rows"]:

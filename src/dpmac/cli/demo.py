@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from dpmac.cli import emit, parse
+from dpmac.cli import drawn, emit, parse
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,9 @@ def text(result: dict[str, Any], out: Path) -> str:
         )
         returns = "  ".join(f"{value:.2f}" for value in row["returns"])
         table.add_row(row["method"], row["epsilon"], claim, returns, f"{row['limit']:.2f}")
-    console = Console(width=110)
-    with console.capture() as captured:
-        console.print(table)
     verdict = "do not overlap: messages help" if result["separated"] else "OVERLAP"
     return (
-        f"{captured.get()}Ranges with and without messages {verdict}. {result['seconds']:.0f} s.\n"
+        f"{drawn(table, 110)}Ranges with and without messages {verdict}. {result['seconds']:.0f} s.\n"
         "return: mean over starts, all secrets and all releases.\n"
         "limit: what no mechanism of this ε passes there; for silence, what scripted walkers earn.\n"
         f"Look at {out / 'curves.png'} and {out / 'episode.gif'}; {out / 'dpmac' / 'privacy.json'} is the statement."

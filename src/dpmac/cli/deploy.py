@@ -29,6 +29,9 @@ def run(argv: Sequence[str]) -> None:
     cli.choose("dpmac deploy", COMMANDS, argv, lambda name: globals()[f"run_{name}"])
 
 
+PAYS = "note: this agent sends and pays in every episode, also while no robot is connected"
+
+
 @contextlib.contextmanager
 def extra() -> Iterator[None]:
     """Say how to install what only deployment needs, where it is missing."""
@@ -141,6 +144,7 @@ def run_run(argv: Sequence[str]) -> None:
     if options.insecure:
         print(transport.PLAIN, file=sys.stderr)
     peers = transport.read_peers(options.peers)
+    print(PAYS, file=sys.stderr)
     with opened(options.bundle, peers, options.tls, options.deadline, options.when_spent, options.robot) as process:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: process.stop.set())

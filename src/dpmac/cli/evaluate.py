@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
-from dpmac.cli import emit, parse
+from dpmac.cli import drawn, emit, parse
 from dpmac.config import AccountantName, Unit
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Evaluate:
     folder: tyro.conf.Positional[Path]
     """Folder of the run."""
     episodes: int | None = None
-    """Episodes for each team, 2 to 100,000; by default 4096, or 256 for an environment on the host."""
+    """Episodes for each team, 2 to 100000; by default 4096, or 256 for an environment on the host."""
     epsilon: tuple[str, ...] = ()
     """Budgets for all teams, instead of their own: 1, inf, or one for each agent as 1:0.1:inf."""
     delta: float | None = None
@@ -61,7 +60,7 @@ def table(folder: Path, loaded: "Loaded", rows: list[dict[str, Any]]) -> str:
     """The teams for people, and the middle of each budget's seeds."""
     from dpmac.results import stats
 
-    config, console = loaded.config, Console(width=100)
+    config = loaded.config
     grid = Table(title=f"{folder}: {config.method} on {config.task} after {loaded.step:,} steps", title_justify="left")
     for name in ("trained at ε", "evaluated at ε", "seed", "return", "95 % interval"):
         grid.add_column(name, justify="right")
@@ -73,7 +72,5 @@ def table(folder: Path, loaded: "Loaded", rows: list[dict[str, Any]]) -> str:
             grid.add_row(*kind, str(row["seed"]), f"{row['return_mean']:.2f}", f"{low:.2f} to {high:.2f}")
         middle = stats.iqm([row["return_mean"] for row in seeds])
         grid.add_row(*kind, "IQM", f"{middle:.2f}", "", end_section=True)
-    with console.capture() as text:
-        console.print(grid)
     unit, episodes = rows[0]["reward_unit"], rows[0]["episodes"]
-    return text.get() + f"return: sum of an episode's rewards ({unit}), {episodes} episodes on common starts"
+    return drawn(grid) + f"return: sum of an episode's rewards ({unit}), {episodes} episodes on common starts"

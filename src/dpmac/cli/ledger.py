@@ -9,6 +9,7 @@ from typing import Any, Literal
 import tyro
 
 from dpmac import cli
+from dpmac.config import require
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ def ledger(argv: Sequence[str]) -> None:
 
     example = "dpmac privacy ledger verify runs/ccn/ledger.json"
     options = cli.parse(Options, argv, "dpmac privacy ledger", example)
+    require(options.path.exists(), f"{options.path} does not exist")
     try:
         found = ledgers.verify(options.path, options.head)
     except chain.Untrusted as error:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -263,7 +264,7 @@ def check_size(size: int) -> None:
 
 def conclude(answers: list[dict[str, Any]], as_json: bool, bad: str) -> None:
     """Print answers; the exit code is 1 where one of them has the bad verdict."""
-    cli.emit(answers, as_json, lambda: "\n\n".join(map(describe, answers)))
+    cli.emit(answers, as_json, lambda: tabulated(answers))
     if any(answer["verdict"] == bad for answer in answers):
         raise SystemExit(1)
 
@@ -282,11 +283,16 @@ def audit_run(options: Audit, folder: Path) -> None:
 
     progress.use_cache()
     loaded, path = population.load(folder), options.path or "both"
-    conclude(
-        audit.audit(loaded, options.episodes, options.confidence, options.seed, path, options.deployed_episodes),
-        options.json,
-        "refuted",
+    found = audit.audit(
+        loaded,
+        options.episodes,
+        options.confidence,
+        options.seed,
+        path,
+        options.deployed_episodes,
+        progress.nothing if options.json else progress.tell,
     )
+    conclude(found, options.json, "refuted")
 
 
 @dataclass(frozen=True)
@@ -373,6 +379,7 @@ def eavesdrop(argv: Sequence[str]) -> None:
         options.seed,
         options.path,
         options.deployed_episodes,
+        tell=progress.nothing if options.json else progress.tell,
     )
     answers = [entry for entries in found for entry in entries]
     require(bool(answers), "no agent of this run has a secret with two values, or they are too rare; try more episodes")
@@ -480,10 +487,32 @@ def stream_table(rows: list[dict[str, Any]], silence: float) -> str:
     return "\n".join([*lines, f"error: mean squared, {silence:.3f} without any release"])
 
 
+def tabulated(answers: list[dict[str, Any]]) -> str:
+    """Many answers: what is the same in all of them, a row for each with the rest, and how many have which verdict."""
+    if len(answers) == 1:
+        return describe(answers[0])
+    names = dict.fromkeys(name for answer in answers for name in answer)
+    found = {name: [answer.get(name, []) for answer in answers] for name in names}
+    same = {name: values[0] for name, values in found.items() if all(value == values[0] for value in values)}
+    rest = sorted(names.keys() - same.keys(), key=lambda name: (isinstance(found[name][0], list), [*names].index(name)))
+    table = [rest, *([cell_of(found[name][row]) for name in rest] for row in range(len(answers)))]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    counts = Counter(answer["verdict"] for answer in answers)
+    said = ", ".join(f"{'all' if len(counts) == 1 else count} {verdict}" for verdict, count in counts.items())
+    shared = {name: value for name, value in same.items() if name != "verdict"}
+    return "\n".join([describe(shared), "", *lines, "", f"{len(answers)} verdicts: {said}"])
+
+
+def cell_of(value: Any) -> str:
+    """A value in a table: numbers with four digits, and a mark where there is none."""
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value in ([], None) else text_of(value)
+
+
 def describe(answer: dict[str, Any]) -> str:
     """One line for each field; numbers with six digits."""
     rows = [(name, value) for name, value in answer.items() if value != []]
-    width = max(len(name) for name, _ in rows)
+    width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:<{width}}  {text_of(value)}" for name, value in rows)
 
 

@@ -1,6 +1,7 @@
 """What a person sees of a run while it trains."""
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.table import Table
 
+from dpmac.cli import drawn
 from dpmac.config import require
 from dpmac.results import store
 from dpmac.results.loggers import Logger
@@ -44,6 +46,15 @@ def warn(folder: Path, task: Any) -> None:
         print(f"warning: training: {text}", file=sys.stderr)
 
 
+def tell(line: str) -> None:
+    """Say on stderr what comes next."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def nothing(line: str) -> None:
+    """Say nothing, beside JSON."""
+
+
 def check_loudness(quiet: bool, verbose: bool) -> None:
     require(not (quiet and verbose), "--quiet and --verbose exclude each other")
 
@@ -56,7 +67,7 @@ def follow(
     folder: Path, pieces: Generator[Any, None, None], quiet: bool, loggers: list[Logger], verbose: bool = False
 ) -> None:
     """Train to the end, showing progress; Ctrl-C ends after the piece in hand, saves and says how to go on."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     shown, pace = 0.0, Pace()
     state = "stopped, the last checkpoint stands"
     every = 0.0 if verbose else 1.0 if console.is_terminal else 10.0
@@ -71,15 +82,15 @@ def follow(
                 if not quiet and (last or time.monotonic() - shown > every):
                     shown = time.monotonic()
                     end = "\r" if console.is_terminal and not last and not verbose else "\n"
-                    console.print(line(piece, pace), highlight=False, soft_wrap=True, end=end)
+                    console.print(line(piece, pace), soft_wrap=True, end=end)
                 if verbose and not quiet:
-                    console.print(details(piece), highlight=False, soft_wrap=True)
+                    console.print(details(piece), soft_wrap=True)
                 if interrupt.asked and not last:
                     pieces.close()
                     state = "saved"
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
-            console.print(f"{state}; go on with: dpmac resume {folder}", highlight=False, soft_wrap=True)
+            console.print(f"{state}; go on with: dpmac resume {shlex.quote(str(folder))}", soft_wrap=True)
             raise
 
 
@@ -187,7 +198,6 @@ def clock(seconds: float) -> str:
 
 def table(summary: dict[str, Any]) -> str:
     """The summary for people."""
-    console = Console(width=100)
     title = f"{summary['folder']} after {summary['step']:,} steps, on {summary['episodes']:,} common starts"
     grid = Table(title=title, title_justify="left")
     for name in ("claimed ε", "unit", "claim", "exact ε, episode", "return, mean", "95 % interval", "seeds"):
@@ -203,6 +213,4 @@ def table(summary: dict[str, Any]) -> str:
             "{:.2f} to {:.2f}".format(*budget["return_ci95"]),
             str(len(budget["returns"])),
         )
-    with console.capture() as text:
-        console.print(grid)
-    return text.get() + f"return: sum of an episode's rewards ({summary['reward_unit']})"
+    return drawn(grid) + f"return: sum of an episode's rewards ({summary['reward_unit']})"

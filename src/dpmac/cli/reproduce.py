@@ -1,6 +1,7 @@
 """`dpmac reproduce`: train every run behind the paper's figures, in slices if asked, and draw them."""
 
 import dataclasses
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,5 +132,5 @@ def text(summary: dict[str, Any]) -> str:
     if summary["finished"] < summary["runs"]:
         lines.append("the same command goes on")
     else:
-        lines.append(f"next: dpmac report {summary['out']} --out report.html")
+        lines.append(f"next: dpmac report {shlex.quote(summary['out'])} --out report.html")
     return "\n".join(lines)

@@ -37,6 +37,7 @@ def run(argv: Sequence[str]) -> None:
     )
     config.require(0 <= options.seed < 2**32, f"seed must lie in [0, 2^32), not {options.seed}")
     from dpmac import plugins, tasks
+    from dpmac.cli import progress
     from dpmac.tasks import render
 
     if options.film:
@@ -44,10 +45,11 @@ def run(argv: Sequence[str]) -> None:
     chosen = options.names or tuple(tasks.names())
     settings = plugins.settings(options.set)
     found = [tasks.make(name, **settings) for name in chosen]
-    rows = [
-        {"name": name, **tasks.described(task, options.seed, options.episodes)}
-        for name, task in zip(chosen, found, strict=True)
-    ]
+    progress.use_cache()
+    rows, tell = [], progress.nothing if options.json else progress.tell
+    for name, task in zip(chosen, found, strict=True):
+        tell(f"{len(rows) + 1}/{len(found)} {name}")
+        rows.append({"name": name, **tasks.described(task, options.seed, options.episodes)})
     if options.film:
         from dpmac.analysis import film
 
@@ -64,7 +66,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in grid]
     units = [f"{row['name']}: {row['reward_unit']}" for row in rows]
-    return "\n".join([*lines, "", f"Returns of an episode, mean ± standard error of {rows[0]['episodes']}:", *units])
+    said = f"Returns: sums of an episode's rewards, mean ± standard error of {rows[0]['episodes']} episodes. Rewards:"
+    return "\n".join([*lines, "", said, *units])
 
 
 def worth(earned: dict[str, float]) -> str:

@@ -205,7 +205,8 @@ def chosen(loaded: population.Loaded, epsilon: float | str | None, seed: int | N
     labels, budgets = loaded.config.labels, loaded.config.budgets
     named = f"this run's budgets are {', '.join(labels)}"
     if epsilon is None:
-        require(len(labels) == 1, f"{named}: name one, as epsilon={labels[0]!r}")
+        private = [label for label, budget in zip(labels, budgets, strict=True) if math.inf not in budget.epsilon]
+        require(len(labels) == 1, f"{named}: name one, as epsilon={[*private, *labels][0]!r}")
         raw = protocol.find(loaded.config.method).speaks and math.inf in budgets[0].epsilon
         require(not raw, f"messages of epsilon {labels[0]} leave as they are: if they may, say epsilon={labels[0]!r}")
         return population.member(loaded, labels[0], seed)

@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 def read(path: Path) -> dict[str, Any]:
     """A frontier's folder, or a copy of its frontier.json."""
-    found = store.read_json(path / "frontier.json" if path.is_dir() else path)
+    found = store.read_json(path / "frontier.json" if path.is_dir() else path, "a frontier")
     require(isinstance(found, dict) and "agents" in found, f"{path} is no frontier that says how many agents it has")
     return found
 

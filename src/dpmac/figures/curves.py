@@ -1,5 +1,6 @@
 """Learning curves of any runs, from their metrics alone."""
 
+import itertools
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -31,14 +32,14 @@ def plot(
     require(path is None or path.suffix in ENDINGS, f"a picture's name ends in {', '.join(ENDINGS)}, not {path}")
     with plots.canvas(7, 4) as figure:
         axes = figure.subplots()
-        for folder in folders:
+        for named, folder in zip(names_of(folders), folders, strict=True):
             config, rows = store.load_config(folder), of_metric(folder, metric)
             for label in config.labels:
                 steps, values = table_of([row for row in rows if row.budget == label])
                 if not len(steps):  # of a group whose turn has not come
                     continue
                 middle, low, high = stats.curve(values)
-                name = f"{folder.name}, ε = {label}" if len(folders) > 1 else f"ε = {label}"
+                name = f"{named}, ε = {label}" if len(folders) > 1 else f"ε = {label}"
                 seeds = f" ({len(values)} seeds)" if len(values) > 1 else ""
                 (line,) = axes.plot(steps, middle, linewidth=1.4, label=name + seeds)
                 if len(values) > 1:
@@ -47,9 +48,15 @@ def plot(
         axes.set(xlabel="environment steps", ylabel=metric.replace("_", " "), title=tasks)
         axes.legend()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
             plots.save(figure, path)
         return figure
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """A name for each folder: the last part of its path, or of all paths as many parts as tell them apart."""
+    paths = [folder.resolve().parts for folder in folders]
+    last = next(count for count in itertools.count(1) if len({path[-count:] for path in paths}) == len(set(paths)))
+    return [str(Path(*path[-last:])) for path in paths]
 
 
 def of_metric(folder: Path, metric: str) -> list[Metric]:

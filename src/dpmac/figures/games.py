@@ -1,5 +1,7 @@
 """Pictures of the games."""
 
+from pathlib import Path
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +22,7 @@ def save(figure: Figure, path: str) -> None:
     allowed = figure.canvas.get_supported_filetypes()
     ending = path.rpartition(".")[2]
     require(ending in allowed, f"a picture's name must end with one of {', '.join(allowed)}, not {path!r}")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 

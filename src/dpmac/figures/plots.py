@@ -72,7 +72,8 @@ def canvas(width: float, height: float) -> Iterator[Canvas]:
 def to_svg(picture: Canvas, description: str) -> str:
     """SVG text for a page: no fixed size, ink that follows the page, coordinates to a tenth of a point."""
     file = io.StringIO()
-    picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    with mpl.rc_context(STYLE):  # which is that of its text too, and holds for a picture whose canvas was left
+        picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = file.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\d+\.\d{2,}", lambda x: f"{float(x[0]):.1f}", tag[0]), text)
@@ -87,6 +88,7 @@ def to_svg(picture: Canvas, description: str) -> str:
 
 def save(picture: Canvas, path: Path) -> None:
     """Write a picture as a file for light paper, the same bytes every time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     stamp = {"Software": None} if path.suffix == ".png" else {"Date": None}
     picture.savefig(path, dpi=150, facecolor="white", metadata=stamp)
 

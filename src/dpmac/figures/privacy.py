@@ -36,6 +36,12 @@ def plot_streams(path: str, stream: streams.Stream, delta: float) -> None:
     axis.set(xscale="log", ylim=(0, 1.05 * silence), xlabel="exact ε", ylabel="mean squared error of following")
     axis.set_title(f"a stream of decay {stream.decay:g}, T = {stream.horizon}, δ = {delta:g}", fontsize=9)
     axis.legend(fontsize="small")
+    save(figure, path)
+
+
+def save(figure: Figure, path: str) -> None:
+    """Write a picture, in a folder that need not be there yet."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
 
@@ -71,4 +77,4 @@ def plot(path: str, budget: Budget, channel: Channel, horizon: int, size: int = 
     for place in (0, 5):
         axes.ravel()[place].legend(fontsize="small")
     figure.suptitle(f"{channel.mechanism} channel, T = {horizon}, C = {channel.clip_norm:g}, δ = {budget.delta:g}")
-    figure.savefig(path, dpi=130)
+    save(figure, path)

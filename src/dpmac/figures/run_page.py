@@ -24,7 +24,8 @@ def returns_of(folder: Path) -> str:
             shown.append((text(label), len(last), f"{steps[-1]:,}", f"{last.mean():.2f}", spread))
     known = "; ".join(f"{text(name)} {value[0]:.2f}" for name, value in reference["returns"].items())
     head = ("ε", "seeds", "steps", "return, mean over seeds", "over seeds")
-    return table(head, shown, (1, 2, 3)) + f"<p>{text(reference['unit'])}. Reference policies: {known}.</p>"
+    unit = f"Returns: sums of an episode's rewards; rewards: {text(reference['unit'])}"
+    return table(head, shown, (1, 2, 3)) + f"<p>{unit}. Returns of reference policies: {known}.</p>"
 
 
 def privacy_of(folder: Path) -> str:
@@ -76,13 +77,13 @@ def claim_row(entry: dict[str, Any]) -> list[str]:
     return [covers, f"{entry['noise']:.4g}", claim, *exact, text("; ".join(entry["warnings"]))]
 
 
-def section_of(folder: Path) -> str:
+def section_of(folder: Path, name: str) -> str:
     """Everything about one run."""
     config = store.load_config(folder)
     parts = (f"task {config.task}", f"method {config.method}", f"learner {config.learner}")
     said = ", ".join((*parts, f"mechanism {config.channel.mechanism}"))
     return (
-        f"<section><h2>{text(folder.name)}</h2><p class=faint>{text(said)}</p><h3>Returns</h3>{returns_of(folder)}"
+        f"<section><h2>{text(name)}</h2><p class=faint>{text(said)}</p><h3>Returns</h3>{returns_of(folder)}"
         f"<h3>Privacy</h3>{privacy_of(folder)}<details><summary>Configuration</summary>"
         f"<pre>{text(dumps(config, indent=2))}</pre></details></section>"
     )
@@ -91,9 +92,10 @@ def section_of(folder: Path) -> str:
 def write(folders: Sequence[Path], path: Path) -> None:
     """Write the page."""
     svg = plots.to_svg(curves.plot(folders), "returns over training")
-    names = ", ".join(folder.name for folder in folders)
+    each = curves.names_of(folders)
+    names = ", ".join(each)
     body = f'<section><h2>Learning curves</h2><div class="panel broad">{svg}</div></section>'
-    body += "".join(map(section_of, folders))
+    body += "".join(map(section_of, folders, each))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, "

@@ -21,7 +21,7 @@ def drawable(found: dict[str, Any]) -> bool:
 
 def read(path: Path) -> dict[str, Any]:
     """What came of a sweep over training ε: a sweep's folder, or a copy of its sweep.json."""
-    found = store.read_json(path / "sweep.json" if path.is_dir() else path)
+    found = store.read_json(path / "sweep.json" if path.is_dir() else path, "a sweep")
     private = isinstance(found, dict) and "train_epsilon" in found.get("space", {})
     require(private, f"{path} is no sweep over train_epsilon")
     known = all("noise_multiplier" in row for row in found["rows"])

@@ -83,8 +83,8 @@ class Maddpg(Learner):
     explore_end: float = 0.05
     """Probability of a random action after `explore_steps`."""
     explore_steps: int | None = None
-    """Environment steps over which that probability falls linearly; by default 50,000, or half of a run shorter than
-    100,000 steps."""
+    """Environment steps over which that probability falls linearly; by default 50000, or half of a run shorter than
+    100000 steps."""
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped at the time limit, instead of treating it as terminal (as released)."""
     replay_noise: bool = True

@@ -70,13 +70,15 @@ def write_json(path: Path, value: Any) -> None:
     write_aside(path, (dumps(value, indent=2) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """The data of a JSON file; one that is missing or damaged is bad input."""
+def read_json(path: Path, of: str = "a run") -> Any:
+    """The data of a JSON file of such a folder; one that is missing or damaged is bad input."""
     try:
         return loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"{path} does not exist; is {path.parent} the folder of a run?") from None
-    except (ValueError, OSError) as error:
+        raise BadInput(f"{path} does not exist; is {path.parent} the folder of {of}?") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
         raise BadInput(f"{path} is damaged: {error}") from None
 
 

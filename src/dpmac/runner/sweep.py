@@ -61,6 +61,13 @@ Space = Mapping[str, tuple[Any, ...] | Range]
 
 SECTIONS = {"networks": NetworkConfig, "training": Training, "channel": Channel, "private": PrivateTraining}
 """Parts of a configuration whose fields are settings; the learner's own come after them."""
+CALLED = {
+    "epsilon": "budget",
+    "noise_at": "place",
+    "feedforward_actor": "recurrent_actor=false",
+    "neighbours": "increments=true, with budgets that still cover all inputs,",
+}
+"""Settings that are options of `dpmac train` by another name."""
 ANNEALING = ("anneal_from", "anneal_share")
 """Settings that belong to no part."""
 
@@ -79,7 +86,8 @@ def read_space(grid: Sequence[str], learner: str) -> Space:
     """A space from `hidden=64,128` and, for a search, `learning_rate=1e-4..1e-2`."""
     kinds, space = kinds_of(learner), {}
     for name, text in plugins.settings(grid).items():
-        require(name in kinds, f"a sweep has no setting {name!r}; allowed are {', '.join(kinds)}")
+        hint = f"; what dpmac train calls so is {CALLED[name]} here" if name in CALLED else ""
+        require(name in kinds, f"a sweep has no setting {name!r}{hint}; allowed are {', '.join(kinds)}")
         low, dots, high = text.partition("..")
         parts = (low, high) if dots else tuple(text.split(","))
         values = tuple(plugins.read(name, part, kinds[name]) for part in parts)

@@ -170,6 +170,7 @@ def test_runs_of_a_profile_are_drawn_and_judged(released):
     page = report.page(released)
     assert "Not finished yet:</b> DPMAC on CN, PP" in page  # of the profile
     assert "id=missing>" not in page  # of the plain runs, which nobody asked for
+    assert re.findall(r"<section id=(\w+)>", page) == ["verdicts", "sensitivity", "explorer", "profiles", "runs"]
     section = page.partition("<section id=profiles>")[2].partition("</section>")[0]
     for name in ALLOWED:
         assert f'id="figure-release-{name}"' in section

@@ -283,9 +283,11 @@ def counts(judgements: list[Judgement]) -> dict[Verdict, int]:
 
 
 def robust(results: Results) -> list[Judgement]:
-    """The sentences that have the same verdict under every reading that tests them; not all readings of profiles do."""
+    """The tested sentences that have the same verdict under every reading that tests them; of a profile `sensitivity`
+    says which it tests."""
     moved = {name for shift in sensitivity(results).values() for name in shift.moved}
-    return [judgement for judgement in judge(results) if judgement.claim.name not in moved]
+    judged = [judgement for judgement in judge(results) if judgement.verdict != "not tested"]
+    return [judgement for judgement in judged if judgement.claim.name not in moved]
 
 
 class Change(NamedTuple):

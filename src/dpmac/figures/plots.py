@@ -201,5 +201,5 @@ def figure_file(results: Results, figure: Figure, path: Path, spread: Spread = "
             draw_curves(axes, results, task, figure, spread, variant)
         drawn = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
         shown = {name: handle for handle, name in drawn}
-        picture.legend([*shown.values()], [*shown], loc="outside lower center", ncols=len(shown))
+        picture.legend([*shown.values()], [*shown], loc="outside lower center", ncols=min(len(shown), 2 * len(tasks)))
         save(picture, path)

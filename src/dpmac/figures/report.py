@@ -96,8 +96,8 @@ def sensitivity_section(results: Results) -> str:
     firm = ", ".join(f"{verdict} {count}" for verdict, count in claims.counts(same).items() if count)
     names = {judgement.claim.name for judgement in same}
     partly = "".join(
-        f" The reading “{text(name)}” has the runs for {len(shift.tested)} sentences, and "
-        f"{len(names & {*shift.tested})} of those are among these."
+        f" The reading “{text(name)}” has the runs for {len(shift.tested)} of all sentences, and for "
+        f"{len(names & {*shift.tested})} of these."
         for name, shift in shifts.items()
         if claims.READINGS[name].variant
     )
@@ -106,7 +106,8 @@ def sensitivity_section(results: Results) -> str:
         "many sentences would have had each verdict under others, one change at a time. Intervals are not corrected "
         "for the number of comparisons; those of 99 % show which verdicts rest on that.</p>"
         + table(head, rows, range(1, len(head) - 1))
-        + f"<p>{len(same)} sentences have the same verdict under every reading that tests them: {firm}.{partly}</p>"
+        + f"<p>{len(same)} tested sentences have the same verdict under every reading that tests them"
+        + f"{': ' * bool(firm)}{firm}.{partly}</p>"
     )
 
 
@@ -303,6 +304,8 @@ def distribution_section(results: Results) -> str:
         )
         for budget, other, estimate in extras.improvements(results)
     ]
+    if not rows and not any(found):
+        return ""
     methods = [method for method in METHODS if any(record.config.method == method for record in results.runs.values())]
     key = legend([METHODS[method][0] for method in methods], [plots.METHOD_COLOURS[method] for method in methods])
     return (
@@ -327,7 +330,7 @@ def sender_section(results: Results) -> str:
         if any(grown):
             parts.append(f"<details><summary>{METHODS[method][0]}, over training</summary>{budgets}<div class=panels>")
             parts += [show(panel) for panel in grown if panel] + ["</div></details>"]
-    return "".join(parts)
+    return "".join(parts) if parts[1:] else ""
 
 
 def noise_section(results: Results) -> str:
@@ -337,6 +340,8 @@ def noise_section(results: Results) -> str:
         (task.upper(), text(catalogue.label(method, budget)), f"{alone:.3f}", f"{told:.3f}", f"{told - alone:+.3f}")
         for task, method, budget, alone, told in catalogue.information_rows(results)
     ]
+    if not rows and not any(found):
+        return ""
     head = ("task", "team", "from its own observation", "with messages", "difference")
     return (
         "<h3>What an agent can tell of another’s observation</h3>"
@@ -393,6 +398,8 @@ def privacy_section(results: Results) -> str:
         )
         for row in catalogue.privacy_rows(results)
     ]
+    if not rows:
+        return ""
     head = ("task", "budget", "accountant", "claimed ε", "σ", "exact ε of a message", "exact ε of an episode", "claim")
     return (
         "<p>δ = 1e-4, messages clipped to norm 0.5, one broadcast a step, as DPMAC sends them. TarMAC and I2C have "

@@ -14,6 +14,8 @@ from dpmac.config import Budget, Channel, Member, NetworkConfig, Place, RunConfi
 
 ScaleName = Literal["smoke", "quick", "paper"]
 Profile = Literal["default", "paper", "release"]
+PROFILES = {"paper": "one update an episode", "release": "the release's networks"}
+"""Variants in which all of the paper's runs can be trained, and what they are called."""
 
 TASKS = {
     "cn": "cooperative navigation",

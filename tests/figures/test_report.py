@@ -1,5 +1,6 @@
 """The report's page, looked at in a real browser: wide and narrow, light and dark."""
 
+import json
 import re
 
 import made
@@ -9,6 +10,7 @@ from browsing import Page
 
 from dpmac import experiments
 from dpmac.cli import main
+from dpmac.cli.reproduce import draw
 from dpmac.experiments import FIGURES
 from dpmac.figures import catalogue, claims, extras, plots, report
 from dpmac.results import records
@@ -124,7 +126,9 @@ def test_report_command_writes_page_figures_and_scores(results, tmp_path, capsys
     with_runs = {"nonprivate", "step-0.1", "step-1.0", "step-dpmac", "episode-dpmac"}
     assert {path.stem for path in (tmp_path / "figures").iterdir()} == with_runs
     assert target.read_text().count("<section") >= 8
-    assert '"verdicts"' in capsys.readouterr().out
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["runs"], printed["frontier_runs"]) == (len(few), 0)
+    assert printed["readings"]["as fixed"]["tested"] < len(claims.CLAIMS) == sum(printed["verdicts"].values())
     assert (tmp_path / "scores.json").stat().st_size > 1000
 
 
@@ -152,6 +156,54 @@ def test_the_page_says_which_verdicts_changed_and_because_of_which_runs(results)
     assert report.change_section(results, None) == report.change_section(results, results) == ""
 
 
+ALLOWED = ("nonprivate", "step-1.0", "step-dpmac", "tarmac", "i2c")
+
+
+@pytest.fixture(scope="module")
+def released():
+    """A folder that holds runs of a profile, those of two figures, which allow three others with two curves."""
+    cells = [cell for name in ("nonprivate", "step-1.0") for cell in experiments.cells_of(name, ["ccn"], "release")]
+    return made.results(planted, cells=cells, evaluations=8)
+
+
+def test_runs_of_a_profile_are_drawn_and_judged(released):
+    page = report.page(released)
+    assert "Not finished yet:</b> DPMAC on CN, PP" in page  # of the profile
+    assert "id=missing>" not in page  # of the plain runs, which nobody asked for
+    assert re.findall(r"<section id=(\w+)>", page) == ["verdicts", "sensitivity", "explorer", "profiles", "runs"]
+    section = page.partition("<section id=profiles>")[2].partition("</section>")[0]
+    for name in ALLOWED:
+        assert f'id="figure-release-{name}"' in section
+    assert section.count('class="panel deviation"') == len(ALLOWED)
+    assert "“not tested”" in section
+    judged = {one.claim.name for one in claims.judge(released, claims.Reading(variant="release")) if one.tested}
+    assert judged == {"free-ccn", "baselines-like-maddpg", "large-margin-ccn", "dpmac-1-ccn"}
+    assert f"They test 4 of the {len(claims.CLAIMS)} sentences" in section
+
+
+def test_verdicts_of_a_profile_stand_beside_the_plain_ones(results):
+    section = report.profile_section(results)  # `often` and `pace` are runs of the profile paper
+    assert 'id="figure-paper-step-dpmac"' in section
+    plain, there = (
+        {one.claim.name: one for one in claims.judge(results, reading)}["cn-close"]
+        for reading in (claims.FIXED, claims.Reading(variant="paper"))
+    )
+    row = section[section.index(report.text(plain.claim.sentence)) :].partition("</tr>")[0]
+    assert re.findall(r'class="verdict [^"]*">([^<]*)<', row) == [plain.verdict, there.verdict]
+    assert report.profile_section(made.results(planted, cells=made.all_cells()[:2])) == ""
+
+
+def test_figures_of_a_profile_have_its_name(released, tmp_path):
+    draw(tmp_path, released)
+    assert {path.name for path in tmp_path.iterdir()} == {f"release-{name}.png" for name in ALLOWED}
+
+
+def test_a_band_stands_only_behind_intervals_whose_rule_has_a_margin(results):
+    found = {judgement.claim.name: judgement.findings for judgement in claims.judge(results)}
+    assert report.forest(found["free-ccn"]).count("<rect") == len(found["free-ccn"]) == 3
+    assert "<rect" not in report.forest(found["rigorous"])
+
+
 def test_a_folder_without_results_is_bad_input(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
     assert "dpmac reproduce" in capsys.readouterr().err
@@ -171,7 +223,7 @@ def test_no_curve_leaves_its_panel_above_and_no_row_stands_twice(results):
     lifted = records.Results({name: better(run) for name, run in results.runs.items()}, results.slices)
     figure = FIGURES["nonprivate"]
     for task in ("cn", "ccn", "pp"):
-        box = plots.panel(lifted, task, "nonprivate", figure, "deviation").hover[0]
+        box = plots.panel(lifted, task, figure, "deviation").hover[0]
         assert max(max(curve["high"]) for curve in box["series"]) < max(box["y"])
     for name in ("pace", "stringent", "deterministic"):
         cells = [cell for cell in experiments.ABLATIONS[name] if cell.task == experiments.ABLATIONS[name][0].task]

@@ -235,6 +235,7 @@ def test_planning_reads_packed_results_of_the_whole_paper(tmp_path):
         (["all", "--methods", "guess"], "tarmac"),
         (["all", "--time-limit", "0"], "above 0"),
         (["tarmac", "--methods", "silent"], "no run is of these"),
+        (["narrow"], "--tasks cn --methods dpmac silent"),
         (["all", "--export", "all.csv"], "json.gz"),
         (["all", "--updates-per-episode", "0.3"], "whole number"),
     ],

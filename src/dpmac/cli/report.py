@@ -64,10 +64,12 @@ def run(argv: Sequence[str]) -> None:
     found = claims.judge(results)
     summary = {
         "page": str(options.out),
-        "runs": len(results.runs),
+        "runs": len(catalogue.reproduced(results)),
+        "frontier_runs": len(results.runs) - len(catalogue.reproduced(results)),
         "verdicts": claims.counts(found),
         "readings": {
-            name: {"verdicts": count, "moved": moved} for name, (count, moved) in claims.sensitivity(results).items()
+            name: {"verdicts": shift.counts, "tested": len(shift.tested), "moved": shift.moved}
+            for name, shift in claims.sensitivity(results).items()
         },
         "robust": [judgement.claim.name for judgement in claims.robust(results)],
         "claims": [claim_data(judgement) for judgement in found],
@@ -134,4 +136,5 @@ def text(summary: dict[str, Any]) -> str:
     for name, reading in summary["readings"].items():
         known = ", ".join(f"{count} {verdict}" for verdict, count in reading["verdicts"].items() if count)
         lines.append(f"{name}: {known}; {len(reading['moved'])} moved")
-    return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs; see {summary['page']}"])
+    more = f" and {summary['frontier_runs']} of frontiers" * bool(summary["frontier_runs"])
+    return "\n".join([*lines, "", f"{counts}; {summary['runs']} runs{more}; see {summary['page']}"])

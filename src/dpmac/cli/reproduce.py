@@ -13,7 +13,7 @@ import tyro
 from dpmac.cli import emit, parse
 from dpmac.cli.session import Work, noted, work_through
 from dpmac.config import RENAMED_METHODS, require
-from dpmac.experiments import METHODS, SCALES, TASKS, Profile, populations, run_names, targets
+from dpmac.experiments import METHODS, SCALES, TASKS, Profile, cells_of, populations, run_names, targets
 
 EXAMPLE = "dpmac reproduce all --scale paper --out results --time-limit 540"
 
@@ -83,12 +83,14 @@ def train(options: Reproduce, wanted: dict[str, Any], command: str) -> bool:
 
 
 def draw(folder: Path, results: Any) -> None:
-    """The paper's figures as files."""
+    """The paper's figures as files, those of a profile under its name: release-nonprivate.png."""
     from dpmac.figures import catalogue, plots
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in catalogue.available(results).items():
-        plots.figure_file(results, figure, folder / f"{name}.png")
+    for variant in ("", *catalogue.profiles_of(results)):
+        for name, figure in catalogue.available(results, variant).items():
+            path = folder / f"{'-'.join(part for part in (variant, name) if part)}.png"
+            plots.figure_file(results, figure, path, variant=variant)
 
 
 def wanted_of(options: Reproduce) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
         learner_options={**scale.learner_options, **ratio},
     )
     wanted = populations(names, scale, options.tasks or scale.tasks, methods, options.profile)
-    require(bool(wanted), f"{' '.join(options.figures)}: no run is of these tasks and methods")
+    require(bool(wanted), nothing_of(names, options.tasks or scale.tasks, methods))
     if options.profile != "default":  # what is asked for by itself comes before the profile
         wanted = {
             name: dataclasses.replace(config, learner_options={**config.learner_options, **ratio})
@@ -119,6 +121,16 @@ def wanted_of(options: Reproduce) -> dict[str, Any]:
     from dpmac.runner.train import complete
 
     return {name: complete(options.seeded(config)) for name, config in wanted.items()}
+
+
+def nothing_of(names: Sequence[str], tasks: Sequence[str], methods: Sequence[str]) -> str:
+    """Why no run is left, and which there are."""
+    theirs = [cell for name in names for cell in cells_of(name, tuple(TASKS))]
+    known = [" ".join(dict.fromkeys(cell[place] for cell in theirs)) for place in (0, 1)]
+    return (
+        f"{' '.join(names)}: no run is of these tasks and methods, {' '.join(tasks)} and {' '.join(methods)}; its runs "
+        f"are of --tasks {known[0]} --methods {known[1]}"
+    )
 
 
 def text(summary: dict[str, Any]) -> str:

@@ -5,7 +5,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpmac.experiments import BUDGETS, FIGURES, METHODS, PAPER_BUDGETS, TASKS, Cell, Figure, cells_of, name_of
+from dpmac.experiments import (
+    BUDGETS,
+    FIGURES,
+    METHODS,
+    PAPER_BUDGETS,
+    PROFILES,
+    TASKS,
+    VARIANTS,
+    Cell,
+    Figure,
+    cells_of,
+    name_of,
+)
 from dpmac.results import stats
 from dpmac.results.records import Record, Results
 
@@ -47,15 +59,29 @@ def scale_of(results: Results, task: str, variant: str = "") -> Scale | None:
     return None
 
 
-def tasks_of(results: Results) -> list[str]:
-    """Tasks that have runs, in the paper's order."""
-    there = {record.config.task for record in results.runs.values()}
+def tasks_of(results: Results, variant: str | None = None) -> list[str]:
+    """Tasks that have runs, on demand those of one variant, in the paper's order."""
+    there = {record.config.task for record in results.runs.values() if variant is None or variant_of(record) == variant}
     return [task for task in ("cn", "ccn", "pp") if task in there]
 
 
-def missing(results: Results) -> list[Cell]:
-    """Cells behind the paper's figures of which no run is finished."""
-    wanted = dict.fromkeys(cell for name in FIGURES for cell in cells_of(name, tuple(TASKS)))
+def profiles_of(results: Results) -> list[str]:
+    """Profiles that have runs."""
+    there = {variant_of(record) for record in results.runs.values()}
+    return [profile for profile in PROFILES if profile in there]
+
+
+def reproduced(results: Results) -> list[Record]:
+    """The runs of the reproduction, without those of frontiers, which have recipes of their own."""
+    return [record for record in results.runs.values() if variant_of(record) in VARIANTS]
+
+
+def missing(results: Results, variant: str = "") -> list[Cell]:
+    """Cells behind the paper's figures of which no run is finished; none of the plain ones where all runs are of
+    profiles."""
+    if not tasks_of(results, variant) and profiles_of(results):
+        return []
+    wanted = dict.fromkeys(cell for name in FIGURES for cell in cells_of(name, tuple(TASKS), variant))
     return [cell for cell in wanted if not runs(results, cell)]
 
 
@@ -107,20 +133,27 @@ def kept(results: Results, cell: Cell) -> np.ndarray:
     )
 
 
+def told(results: Results, cell: Cell) -> np.ndarray:
+    """What messages add to the share of another's observation that a receiver can explain (seed,)."""
+    found = [record.final.get("information") for record in runs(results, cell)]
+    return np.array([item["with_messages"] - item["observation"] for item in found if item], float)
+
+
 def noise_of(results: Results, cell: Cell) -> float | None:
     """σ of a cell, or nothing if it was not trained."""
     found = runs(results, cell)
     return found[0].noise if found else None
 
 
-def available(results: Results) -> dict[str, Figure]:
-    """Figures of the paper of which something was trained."""
-    there = tasks_of(results)
-    return {
-        name: figure
-        for name, figure in FIGURES.items()
-        if any(runs(results, Cell(task, *series)) for task in there for series in figure.series)
-    }
+def available(results: Results, variant: str = "") -> dict[str, Figure]:
+    """Figures of the paper of which something was trained; of a profile those that have two curves on some task, for
+    one curve compares nothing."""
+    there, least = tasks_of(results), 2 if variant else 1
+
+    def curves_on(task: str, figure: Figure) -> int:
+        return sum(bool(runs(results, Cell(task, *series, variant))) for series in figure.series)
+
+    return {name: figure for name, figure in FIGURES.items() if any(curves_on(task, figure) >= least for task in there)}
 
 
 def normalised(results: Results, tasks: Sequence[str], method: str, budget: str) -> list[np.ndarray]:

@@ -22,10 +22,12 @@ than 3 % of the range between the random and the scripted policy, or not certain
 
 `differs` speaks of the sender's learned standard deviation, in powers of two, with m = log₂ 1.25. `little learned`
 speaks of what a team gained over the random policy, as a share of what MADDPG gained. `kept` speaks of the claimed ε
-over the true one, in powers of two. Anything else is undecided. The sign of a finding is that of its effect, in the
-direction in which the sentence compares. A sentence with several parts holds if all parts do; if not, the opposite of
-one, or else that there is no such difference in one, decides. Where it speaks of most cases, more than half must hold,
-and at least half decide against it.
+over the true one, in powers of two. A loss is what teams earn with free messages less what they earn with noise, seed
+by seed. What messages tell is the share of the variance of another's observation that they add to what a receiver can
+explain linearly; its margins are those of the range. Anything else is undecided. The sign of a finding is that of its
+effect, in the direction in which the sentence compares. A sentence with several parts holds if all parts do; if not,
+the opposite of one, or else that there is no such difference in one, decides. Where it speaks of most cases, more than
+half must hold, and at least half decide against it. Intervals are not corrected for the number of comparisons.
 """
 
 import dataclasses
@@ -33,7 +35,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpmac.experiments import Cell
+from dpmac.experiments import PROFILES, Cell
 from dpmac.figures import catalogue
 from dpmac.figures.sentences import ALL, CLAIMS, Claim, Part, Rule, Series
 from dpmac.results import stats
@@ -87,6 +89,8 @@ class Reading:
     """Whether sentences that make the same comparisons count once."""
     variant: str = ""
     """The runs that are judged, if not the plain ones."""
+    confidence: float = stats.CONFIDENCE
+    """Of the intervals."""
 
     def unit(self, results: Results, task: str) -> Unit | None:
         """The unit of effects on a task; nothing where reference returns are missing."""
@@ -115,9 +119,9 @@ READINGS: dict[str, Reading] = {
     "without I2C": Reading(without=("i2c",)),
     "without PP": Reading(without=("pp",)),
     "without I2C and PP": Reading(without=("i2c", "pp")),
+    "99 % intervals": Reading(confidence=0.99),
     "sentences that say the same counted once": Reading(once=True),
-    "one update an episode (profile paper)": Reading(variant="paper"),
-    "the release's networks (profile release)": Reading(variant="release"),
+    **{f"{words} (profile {name})": Reading(variant=name) for name, words in PROFILES.items()},
 }
 """Readings under which the count of verdicts is shown; those of runs that were not made are left out."""
 
@@ -146,6 +150,11 @@ class Judgement(NamedTuple):
     claim: Claim
     verdict: Verdict
     findings: tuple[Finding, ...]
+
+    @property
+    def tested(self) -> bool:
+        """Whether all of its comparisons have runs."""
+        return all(finding.seeds for finding in self.findings)
 
     @property
     def signs(self) -> str:
@@ -185,6 +194,8 @@ def chosen(holds: bool, opposite: bool, none: bool = False) -> Verdict:
 
 def scores(results: Results, task: str, series: Series, measure: str, reading: Reading) -> np.ndarray:
     """What a part compares (seed,)."""
+    if series.variant and reading.variant:
+        return np.zeros(0)  # no run is of two variants
     cell = Cell(task, series.method, series.budget, series.variant or reading.variant)
     if measure == "curve":
         curves = catalogue.curves(results, cell)[1]
@@ -193,6 +204,13 @@ def scores(results: Results, task: str, series: Series, measure: str, reading: R
         return np.log2(catalogue.final_metric(results, cell, measure))
     if measure == "epsilon":
         return catalogue.kept(results, cell)
+    if measure == "information":
+        return catalogue.told(results, cell)
+    if measure == "loss":
+        free, noisy = (
+            scores(results, task, one, "return", reading) for one in (series._replace(budget="free"), series)
+        )
+        return (free[: len(noisy)] - noisy[: len(free)]) if len(free) and len(noisy) else np.zeros(0)
     if reading.tenth and not series.at:
         return catalogue.last_tenths(results, cell)
     return catalogue.final_returns(results, cell, series.at)
@@ -201,18 +219,20 @@ def scores(results: Results, task: str, series: Series, measure: str, reading: R
 def examine(results: Results, part: Part, unit: Unit | None, reading: Reading = FIXED) -> Finding:
     """One comparison in the unit of its task; not tested where runs are missing."""
     first, second = (scores(results, part.task, side, part.measure, reading) for side in (part.first, part.second))
-    seeds = min(len(first), len(second))
+    seeds, level = min(len(first), len(second)), reading.confidence
+    if part.measure == "information" and unit is not None:
+        unit = Unit(1.0, reading.margins(OF_RANGE), "of the variance", unit.random)
     if seeds == 0 or unit is None:
         return Finding(part, "not tested", NOTHING, 0, "", 0.0)
     if part.rule == "little learned":
         gained = (first - unit.random) / (second.mean() - unit.random)
-        effect, words = stats.difference(gained, np.zeros_like(gained)), "of MADDPG's gain"
+        effect, words = stats.difference(gained, np.zeros_like(gained), level), "of MADDPG's gain"
     elif part.rule == "kept":
         effect, words = Estimate(*[float(first.min())] * 3), "powers of two"
     elif part.rule == "differs":
-        effect, words = stats.difference(first, second), "powers of two"
+        effect, words = stats.difference(first, second, level), "powers of two"
     else:
-        effect, words = stats.difference(first / unit.size, second / unit.size), unit.words
+        effect, words = stats.difference(first / unit.size, second / unit.size, level), unit.words
     margin = unit.margins.alike if words == unit.words else 0.0
     return Finding(part, decide(part.rule, effect, unit.margins), effect, seeds, words, margin)
 
@@ -263,9 +283,11 @@ def counts(judgements: list[Judgement]) -> dict[Verdict, int]:
 
 
 def robust(results: Results) -> list[Judgement]:
-    """The sentences that have the same verdict under every reading."""
-    moved = {name for _, names in sensitivity(results).values() for name in names}
-    return [judgement for judgement in judge(results) if judgement.claim.name not in moved]
+    """The tested sentences that have the same verdict under every reading that tests them; of a profile `sensitivity`
+    says which it tests."""
+    moved = {name for shift in sensitivity(results).values() for name in shift.moved}
+    judged = [judgement for judgement in judge(results) if judgement.verdict != "not tested"]
+    return [judgement for judgement in judged if judgement.claim.name not in moved]
 
 
 class Change(NamedTuple):
@@ -309,15 +331,30 @@ def exchange(results: Results, other: Results, group: tuple[str, str]) -> Result
     return results._replace(runs=kept | {name: run for name, run in other.runs.items() if group_of(run) == group})
 
 
-def sensitivity(results: Results) -> dict[str, tuple[dict[Verdict, int], list[str]]]:
-    """For each reading, how many sentences have each verdict, and the names of those whose verdict has moved."""
-    fixed = {judgement.claim.name: judgement.verdict for judgement in judge(results)}
+class Shift(NamedTuple):
+    """What another reading does to the verdicts."""
+
+    counts: dict[Verdict, int]
+    """How many sentences have each verdict."""
+    tested: list[str]
+    """The sentences of which all comparisons have runs."""
+    moved: list[str]
+    """Those of them whose verdict is another than as fixed."""
+
+
+def sensitivity(results: Results) -> dict[str, Shift]:
+    """What each reading does to the verdicts. A profile judges only the sentences of which it has all runs."""
+    fixed = {judgement.claim.name: judgement for judgement in judge(results)}
     variants = {catalogue.variant_of(record) for record in results.runs.values()}
     found = {}
     for name, reading in READINGS.items():
         if reading.variant in variants:
             judged = judge(results, reading)
-            tested = [one for one in judged if all(finding.seeds for finding in one.findings)]
-            moved = [one.claim.name for one in tested if one.verdict != fixed[one.claim.name]]
-            found[name] = counts(judged), moved
+            if reading.variant:
+                judged = [one if one.tested else one._replace(verdict="not tested") for one in judged]
+            tested = [one for one in judged if one.tested]
+            moved = [one for one in tested if fixed[one.claim.name].tested]
+            moved = [one for one in moved if one.verdict != fixed[one.claim.name].verdict]
+            names, others = ([one.claim.name for one in some] for some in (tested, moved))
+            found[name] = Shift(counts(judged), names, others)
     return found

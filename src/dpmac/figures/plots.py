@@ -108,11 +108,13 @@ def band(returns: np.ndarray, spread: Spread) -> tuple[np.ndarray, np.ndarray, n
     return mean, mean - deviation, mean + deviation
 
 
-def draw_curves(axes: Axes, results: Results, task: str, figure: Figure, spread: Spread) -> list[dict[str, Any]]:
+def draw_curves(
+    axes: Axes, results: Results, task: str, figure: Figure, spread: Spread, variant: str = ""
+) -> list[dict[str, Any]]:
     """Learning curves with their spread between the two reference lines; what was drawn."""
-    drawn, scale = [], catalogue.scale_of(results, task)
+    drawn, scale = [], catalogue.scale_of(results, task, variant)
     for (method, budget), colour in zip(figure.series, colours(figure.series), strict=True):
-        steps, returns = catalogue.curves(results, Cell(task, method, budget))
+        steps, returns = catalogue.curves(results, Cell(task, method, budget, variant))
         if not len(returns):
             continue
         middle, low, high = band(returns, spread)
@@ -169,34 +171,37 @@ def box_of(picture: Canvas, axes: Axes, kind: str, series: list[dict[str, Any]])
     }
 
 
-def rows_of(results: Results, task: str, series: Sequence[tuple[str, str]]) -> list[tuple[str, str, np.ndarray]]:
+def rows_of(
+    results: Results, task: str, series: Sequence[tuple[str, str]], variant: str = ""
+) -> list[tuple[str, str, np.ndarray]]:
     """Rows for `draw_dots`."""
     rows = []
     for (method, budget), colour in zip(series, colours(series), strict=True):
-        scores = catalogue.final_returns(results, Cell(task, method, budget))
+        scores = catalogue.final_returns(results, Cell(task, method, budget, variant))
         if len(scores):
             rows.append((catalogue.label(method, budget), colour, scores))
     return rows
 
 
-def panel(results: Results, task: str, name: str, figure: Figure, spread: Spread) -> Panel:
+def panel(results: Results, task: str, figure: Figure, spread: Spread, variant: str = "") -> Panel:
     """One task of a figure: learning curves above, final returns on the common starts below, where they differ."""
-    rows = rows_of(results, task, figure.series)
+    rows = rows_of(results, task, figure.series, variant)
     with canvas(4.6, 3.1 + 0.22 * len(rows)) as picture:
         upper, lower = picture.subplots(2, 1, height_ratios=[2.4, 0.25 * len(rows) + 0.1])
-        curves = draw_curves(upper, results, task, figure, spread)
+        curves = draw_curves(upper, results, task, figure, spread, variant)
         dots = draw_dots(lower, rows)
-        svg = to_svg(picture, f"{figure.title} on {task.upper()}, {spread}")
+        svg = to_svg(picture, ", ".join([f"{figure.title} on {task.upper()}", spread, *([variant] if variant else [])]))
         return Panel(svg, [box_of(picture, upper, "curve", curves), box_of(picture, lower, "dots", dots)])
 
 
-def figure_file(results: Results, figure: Figure, path: Path, spread: Spread = "deviation") -> None:
+def figure_file(results: Results, figure: Figure, path: Path, spread: Spread = "deviation", variant: str = "") -> None:
     """A whole figure as the paper shows it: mean and one standard deviation over seeds, a panel for each task."""
-    tasks = catalogue.tasks_of(results)
+    tasks = [task for task in catalogue.tasks_of(results) if rows_of(results, task, figure.series, variant)]
     with canvas(4 * len(tasks), 3.4) as picture:
         panels = picture.subplots(1, len(tasks), squeeze=False)[0]
         for axes, task in zip(panels, tasks, strict=True):
-            draw_curves(axes, results, task, figure, spread)
-        handles, labels = panels[0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+            draw_curves(axes, results, task, figure, spread, variant)
+        drawn = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+        shown = {name: handle for handle, name in drawn}
+        picture.legend([*shown.values()], [*shown], loc="outside lower center", ncols=min(len(shown), 2 * len(tasks)))
         save(picture, path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpmac.experiments import METHODS, PAPER_BUDGETS, TASKS, VARIANTS, Cell, Figure
+from dpmac.experiments import METHODS, PAPER_BUDGETS, PROFILES, TASKS, Cell, Figure
 from dpmac.figures import catalogue, claims, explorer, extras, frontier, plots
 from dpmac.figures.claims import Finding, Judgement
 from dpmac.figures.page import CSS, JS
@@ -21,6 +21,7 @@ SECTIONS = {
     "changes": "Verdicts that changed",
     "explorer": "Explorer",
     "figures": "Figures",
+    "profiles": "The paper’s and the release’s settings",
     "distributions": "Over all tasks",
     "sender": "What senders learn",
     "noise": "What messages are worth",
@@ -31,6 +32,8 @@ SECTIONS = {
 }
 TONES = {"opposite holds": "contradicted", "no such difference": "difference"}
 """Colours of verdicts, where they are not named after them."""
+FINDING_HEAD = ("task", "comparison", "sign", "effect", "95 % interval", "unit", "seeds", "verdict")
+FINDING_NUMBERS = (2, 3, 4, 6)
 
 
 def text(value: Any) -> str:
@@ -76,25 +79,35 @@ def verdict_section(judgements: list[Judgement]) -> str:
     rules = text((claims.__doc__ or "").split("\n", 2)[2].strip())
     return (
         f"<div class=tally>{tally}</div><p>The sentences are the paper's. Open one to see what was compared. Bars are "
-        "95 % intervals of the effect; the shaded band is the margin of equivalence.</p>"
+        "95 % intervals of the effect; the shaded band is the margin of equivalence, where the rule has one.</p>"
         f"<details><summary>How a verdict is reached</summary><pre>{rules}</pre></details>{lists}"
     )
 
 
 def sensitivity_section(results: Results) -> str:
     """How the count of verdicts moves with margins and readings."""
+    shifts = claims.sensitivity(results)
     rows = [
-        (text(name), *count.values(), str(len(moved)), text(", ".join(moved)))
-        for name, (count, moved) in claims.sensitivity(results).items()
+        (text(name), *shift.counts.values(), str(len(shift.moved)), text(", ".join(shift.moved)))
+        for name, shift in shifts.items()
     ]
     head = ("reading", *claims.counts([]), "moved", "sentences whose verdict is another than as fixed")
     same = claims.robust(results)
     firm = ", ".join(f"{verdict} {count}" for verdict, count in claims.counts(same).items() if count)
+    names = {judgement.claim.name for judgement in same}
+    partly = "".join(
+        f" The reading “{text(name)}” has the runs for {len(shift.tested)} of all sentences, and for "
+        f"{len(names & {*shift.tested})} of these."
+        for name, shift in shifts.items()
+        if claims.READINGS[name].variant
+    )
     return (
         "<p>Margins and readings stand in the code. They changed after the runs of version 0.1 were known. This is how "
-        "many sentences would have had each verdict under others, one change at a time.</p>"
+        "many sentences would have had each verdict under others, one change at a time. Intervals are not corrected "
+        "for the number of comparisons; those of 99 % show which verdicts rest on that.</p>"
         + table(head, rows, range(1, len(head) - 1))
-        + f"<p>{len(same)} sentences have the same verdict under all of them: {firm}.</p>"
+        + f"<p>{len(same)} tested sentences have the same verdict under every reading that tests them"
+        + f"{': ' * bool(firm)}{firm}.{partly}</p>"
     )
 
 
@@ -120,13 +133,12 @@ def changed_by(change: claims.Change) -> str:
 def claim_entry(judgement: Judgement) -> str:
     """A sentence, its verdict and its parts."""
     rows = [finding_row(finding) for finding in judgement.findings]
-    head = ("task", "comparison", "sign", "effect", "95 % interval", "unit", "seeds", "verdict")
     kind = judgement.verdict.replace(" ", "-")
     return (
         f'<details class="claim {kind}"><summary>{pill(judgement.verdict)}'
         f"<span>“{text(judgement.claim.sentence)}” <small class=faint>{judgement.signs}</small></span>"
         f"{forest(judgement.findings)}</summary>"
-        f"{table(head, rows, (2, 3, 4, 6))}</details>"
+        f"{table(FINDING_HEAD, rows, FINDING_NUMBERS)}</details>"
     )
 
 
@@ -140,7 +152,8 @@ def finding_row(finding: Finding) -> list[str]:
     part, effect = finding.part, finding.effect
     shown = (lambda value: f"{value:+.2f}") if not finding.margin else (lambda value: f"{100 * value:+.1f} %")
     what = {"curve": " (mean over training)", "learned_deviation": " (learned deviation)", "epsilon": " (claimed ε)"}
-    words = f"{text(side(part.first))} <b>{part.rule}</b> {text(side(part.second))}{what.get(part.measure, '')}"
+    rule = {"loss": "loses more than", "information": "tells more than"}.get(part.measure, part.rule)
+    words = f"{text(side(part.first))} <b>{rule}</b> {text(side(part.second))}{what.get(part.measure, '')}"
     if part.rule == "kept":
         words = f"{text(side(part.first))}: the claimed ε is <b>kept</b>"
     if finding.verdict == "not tested":
@@ -159,15 +172,17 @@ def finding_row(finding: Finding) -> list[str]:
 
 def forest(findings: Sequence[Finding], reach: float = 10.0) -> str:
     """Intervals of all parts on one line each, in units of their margin up to ten of them; what lies beyond is cut off
-    there. Powers of two and shares of a gain, which have none, are drawn on a scale where ±1 is three margins."""
+    there. Powers of two and shares of a gain, which have none, are drawn without its band, on a scale where ±1 is three
+    margins."""
     tested = [finding for finding in findings if finding.verdict != "not tested"]
     height = 8 * max(len(tested), 1) + 4
 
     def place(value: float) -> float:
         return round(95 + 93 * float(np.clip(value / reach, -1, 1)), 1)
 
-    band = f'<rect x="{place(-1)}" width="{place(1) - place(-1):.1f}" y="0" '
-    lines = [f'{band}height="{height}" fill="currentColor" opacity="0.12"/>', zero(height)]
+    band = f'<rect x="{place(-1)}" width="{place(1) - place(-1):.1f}" height="8" fill="currentColor" opacity="0.12" '
+    lines = [f'{band}y="{2 + 8 * row}"/>' for row, finding in enumerate(tested) if finding.margin]
+    lines.append(zero(height))
     for row, finding in enumerate(tested):
         y, tone = 6 + 8 * row, f"var(--{TONES.get(finding.verdict, finding.verdict)})"
         value, low, high = (place(number / (finding.margin or 1 / 3)) for number in finding.effect)
@@ -202,25 +217,66 @@ def figure_section(results: Results) -> str:
         "numbers.</p>",
         choice,
     ]
-    for name, figure in catalogue.available(results).items():
-        key = legend(*drawn_in(results, figure))
-        parts.append(f'<h3 id="figure-{name}">{text(figure.title)}</h3>{key}<div class=panels>')
-        for task in catalogue.tasks_of(results):
-            if plots.rows_of(results, task, figure.series):
+    drawn = figures_of(results)
+    return "".join([*parts, drawn]) if drawn else ""
+
+
+def figures_of(results: Results, variant: str = "") -> str:
+    """The paper's figures of the plain runs or of a profile, a panel for each task."""
+    parts = []
+    for name, figure in catalogue.available(results, variant).items():
+        key, mark = (
+            legend(*drawn_in(results, figure, variant)),
+            "-".join(["figure", *([variant] if variant else []), name]),
+        )
+        parts.append(f'<h3 id="{mark}">{text(figure.title)}</h3>{key}<div class=panels>')
+        for task in catalogue.tasks_of(results, variant):
+            if plots.rows_of(results, task, figure.series, variant):
                 parts += [
-                    show(plots.panel(results, task, name, figure, spread), spread)
+                    show(plots.panel(results, task, figure, spread, variant), spread)
                     for spread in ("deviation", "interval")
                 ]
         parts.append("</div>")
     return "".join(parts)
 
 
-def drawn_in(results: Results, figure: Figure) -> tuple[list[str], list[str]]:
+def profile_section(results: Results) -> str:
+    """For each profile that has runs: the sentences that they can judge, beside the plain verdicts, and its figures."""
+    parts = []
+    plain = {judgement.claim.name: judgement for judgement in claims.judge(results)}
+    for profile in catalogue.profiles_of(results):
+        every = claims.judge(results, claims.Reading(variant=profile))
+        judged = [judgement for judgement in every if judgement.tested]
+        rows = [
+            (
+                text(judgement.claim.sentence),
+                pill(plain[judgement.claim.name].verdict),
+                pill(judgement.verdict),
+                f"<span class=whole>{judgement.signs}</span>",
+            )
+            for judgement in judged
+        ]
+        findings = dict.fromkeys(finding for judgement in judged for finding in judgement.findings)
+        runs = sum(catalogue.variant_of(record) == profile for record in results.runs.values())
+        parts.append(
+            f"<h3>Profile {profile}: {text(PROFILES[profile])}</h3><p>{runs} runs. They test {len(judged)} of the "
+            f"{len(every)} sentences.</p>{lacking(results, profile)}"
+        )
+        if judged:
+            parts.append(table(("sentence", "plain runs", f"profile {profile}", "signs"), rows))
+            parts.append("<details><summary>What was compared</summary>")
+            parts.append(table(FINDING_HEAD, [finding_row(finding) for finding in findings], FINDING_NUMBERS))
+            parts.append("</details>")
+        parts.append(figures_of(results, profile))
+    return "".join(parts)
+
+
+def drawn_in(results: Results, figure: Figure, variant: str = "") -> tuple[list[str], list[str]]:
     """Names and colours of those series of a figure that some task has runs of."""
     there = {
         series
         for series in figure.series
-        if any(catalogue.runs(results, Cell(task, *series)) for task in catalogue.tasks_of(results))
+        if any(catalogue.runs(results, Cell(task, *series, variant)) for task in catalogue.tasks_of(results))
     }
     pairs = zip(figure.series, plots.colours(figure.series), strict=True)
     kept = [(catalogue.label(*series), colour) for series, colour in pairs if series in there]
@@ -248,6 +304,8 @@ def distribution_section(results: Results) -> str:
         )
         for budget, other, estimate in extras.improvements(results)
     ]
+    if not rows and not any(found):
+        return ""
     methods = [method for method in METHODS if any(record.config.method == method for record in results.runs.values())]
     key = legend([METHODS[method][0] for method in methods], [plots.METHOD_COLOURS[method] for method in methods])
     return (
@@ -272,7 +330,7 @@ def sender_section(results: Results) -> str:
         if any(grown):
             parts.append(f"<details><summary>{METHODS[method][0]}, over training</summary>{budgets}<div class=panels>")
             parts += [show(panel) for panel in grown if panel] + ["</div></details>"]
-    return "".join(parts)
+    return "".join(parts) if parts[1:] else ""
 
 
 def noise_section(results: Results) -> str:
@@ -282,6 +340,8 @@ def noise_section(results: Results) -> str:
         (task.upper(), text(catalogue.label(method, budget)), f"{alone:.3f}", f"{told:.3f}", f"{told - alone:+.3f}")
         for task, method, budget, alone, told in catalogue.information_rows(results)
     ]
+    if not rows and not any(found):
+        return ""
     head = ("task", "team", "from its own observation", "with messages", "difference")
     return (
         "<h3>What an agent can tell of another’s observation</h3>"
@@ -338,6 +398,8 @@ def privacy_section(results: Results) -> str:
         )
         for row in catalogue.privacy_rows(results)
     ]
+    if not rows:
+        return ""
     head = ("task", "budget", "accountant", "claimed ε", "σ", "exact ε of a message", "exact ε of an episode", "claim")
     return (
         "<p>δ = 1e-4, messages clipped to norm 0.5, one broadcast a step, as DPMAC sends them. TarMAC and I2C have "
@@ -385,7 +447,7 @@ def run_section(results: Results) -> str:
 def headline(results: Results) -> str:
     """What the page is about, in a sentence; runs of frontiers, which have recipes of their own, stand apart."""
     everything = list(results.runs.values())
-    runs = [record for record in everything if catalogue.variant_of(record) in VARIANTS] or everything
+    runs = catalogue.reproduced(results) or everything
     steps = {int(record.steps[-1]) for record in runs}
     updates = {record.updates_per_episode for record in runs if not np.isnan(record.updates_per_episode)}
     seconds = sum(item["seconds"] for item in results.slices)
@@ -400,14 +462,14 @@ def headline(results: Results) -> str:
     return "; ".join(parts)
 
 
-def lacking(results: Results) -> str:
+def lacking(results: Results, variant: str = "") -> str:
     """What the paper's figures need and no finished run gives, in a sentence; nothing where all is there."""
     by_method: dict[str, dict[str, list[str]]] = {}
-    for cell in catalogue.missing(results):
+    for cell in catalogue.missing(results, variant):
         by_method.setdefault(cell.method, {}).setdefault(cell.task, []).append(cell.budget)
     parts = []
     for method, by_task in by_method.items():
-        whole = [task for task in by_task if not any_runs(results, task, method)]
+        whole = [task for task in by_task if not any_runs(results, task, method, variant)]
         if whole:
             parts.append(f"{METHODS[method][0]} on {', '.join(task.upper() for task in whole)}")
         for task, budgets in by_task.items():
@@ -416,12 +478,13 @@ def lacking(results: Results) -> str:
                 parts.append(f"{METHODS[method][0]} on {task.upper()} at {names}")
     if not parts:
         return ""
-    return f"<p id=missing><b>Not finished yet:</b> {text('; '.join(parts))}. What depends on it is “not tested”.</p>"
+    mark = f"missing-{variant}" if variant else "missing"
+    return f"<p id={mark}><b>Not finished yet:</b> {text('; '.join(parts))}. What depends on it is “not tested”.</p>"
 
 
-def any_runs(results: Results, task: str, method: str) -> bool:
-    """Whether a method has plain runs on a task."""
-    return any(catalogue.runs(results, Cell(task, method, budget)) for budget in PAPER_BUDGETS)
+def any_runs(results: Results, task: str, method: str, variant: str = "") -> bool:
+    """Whether a method has plain runs, or those of a profile, on a task."""
+    return any(catalogue.runs(results, Cell(task, method, budget, variant)) for budget in PAPER_BUDGETS)
 
 
 def page(results: Results, frontiers: Sequence[dict[str, Any]] = (), before: Results | None = None) -> str:
@@ -432,6 +495,7 @@ def page(results: Results, frontiers: Sequence[dict[str, Any]] = (), before: Res
         "changes": change_section(results, before),
         "explorer": explorer.section(results),
         "figures": figure_section(results),
+        "profiles": profile_section(results),
         "distributions": distribution_section(results),
         "sender": sender_section(results),
         "noise": noise_section(results),

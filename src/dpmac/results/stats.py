@@ -77,8 +77,8 @@ def curve(returns: ArrayLike, count: int = 500, seed: int = SEED) -> tuple[np.nd
     return iqm(returns, axis=0), low, high
 
 
-def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
-    """Mean of the first less that of the second, with Welch's 95 % interval, which covers what it says at five seeds.
+def difference(first: ArrayLike, second: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    """Mean of the first less that of the second, with Welch's interval, which covers what it says at five seeds.
 
     With fewer than two seeds nothing is known of the spread, and the interval is the whole line.
     """
@@ -90,7 +90,7 @@ def difference(first: ArrayLike, second: ArrayLike) -> Estimate:
         return Estimate(value, value, value)
     parts = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
-    half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(sum(parts)))
+    half = float(special.stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(sum(parts)))
     return Estimate(value, value - half, value + half)
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -112,14 +113,14 @@ def test_compiling_costs_no_budget(bundles, run):
 
 
 def test_what_was_compiled_takes_a_step_with_forbidden_actions_too(bundles):
-    agent = dpmac.deploy.Agent.open(bundles[0])
+    agent, step = dpmac.deploy.Agent.open(bundles[0]), cast(Any, step_agent)
     jax.clear_caches()
     agent.compile()
-    known = step_agent._cache_size()
+    known = step._cache_size()
     seen, open_to = np.zeros(agent.observation_size), [0, 1]
     for available in (None, open_to):
         agent.act(seen, {}, agent.start(), available)
-    assert step_agent._cache_size() == known
+    assert step._cache_size() == known
 
 
 def test_whether_an_episode_can_be_paid_is_known_without_its_cost_being_computed_again(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import random
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -315,12 +315,12 @@ def test_a_silent_team_acts_and_spends_nothing(tmp_path):
 def test_what_was_compiled_takes_a_step_of_a_task_that_forbids_actions(tmp_path):
     config = dataclasses.replace(CONFIG, task="probe-mask", budgets=CONFIG.budgets[:1])
     untrained(tmp_path / "run", config)
-    team = dpmac.load(tmp_path / "run", limit=math.inf, new_ledger=True)
+    team, step = dpmac.load(tmp_path / "run", limit=math.inf, new_ledger=True), cast(Any, deploy.step_team)
     jax.clear_caches()
     team.compile()
-    known = deploy.step_team._cache_size()
+    known = step._cache_size()
     team.act(np.zeros((2, 3)), team.start(), [[0, 1, 1]] * 2)
-    assert deploy.step_team._cache_size() == known
+    assert step._cache_size() == known
 
 
 def test_what_cannot_be_deployed_is_refused(tmp_path, folder):

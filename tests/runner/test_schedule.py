@@ -327,7 +327,11 @@ def test_the_failure_of_a_job_is_named_when_the_others_are_done(tmp_path):
 class Slow(crew.Crew):
     """Processes that do not look whether they are to stop before the driver has gone."""
 
-    slots, interrupted = 1, True
+    interrupted = True
+
+    @property
+    def slots(self):
+        return 1
 
     def begin(self, job, out, options, stop):
         return stop

@@ -58,7 +58,7 @@ def test_reproduce_on_a_full_disk_ends_with_one_clear_line_and_goes_on_later(tmp
     assert "Traceback" not in error
     last = error.strip().splitlines()[-1]
     assert last.startswith("dpmac: ")
-    assert "File too large" in last
+    assert "file too large" in last
     assert "jobs/ccn-silent" in last
     assert cli.main([str(word) for word in line]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -84,7 +84,7 @@ def test_full_disk_ends_with_one_clear_line_and_the_last_good_checkpoint(finishe
     assert "Traceback" not in error
     line = error.strip().splitlines()[-1]
     assert line.startswith("dpmac: ")
-    assert "File too large" in line
+    assert "file too large" in line
     assert "checkpoints/group-0-" in line
     assert contents(tmp_path / "run/checkpoints") == checkpoints
     finish(tmp_path / "run")

@@ -421,6 +421,8 @@ def audit(
     paths = paths_of(path, spec)
     each = privacy.family_confidence(audited * len(paths), confidence)
     counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
+    for one in paths:  # before anything is sampled
+        privacy.audit.check_audit(loaded.runs[0].budget.delta, counts[one], each, seed)
     entries = []
     for index, run in enumerate(loaded.runs):
         if not any(noise[index]):

@@ -122,6 +122,7 @@ def test_private_and_plain_updates_are_timed_on_the_same_batches(learner):
     plain, own = (Program.of(bench.config_of("ccn", learner, "dpmac", 1, private, 4)) for private in (False, True))
     batches = {program.learner.batch_size(program.rollout) for program in (plain, own)}
     assert batches == {own.microbatch}
+    assert own.use.rate == 1
     assert plain.microbatch == 0
     assert own.settings["train_noise"] > 0
 

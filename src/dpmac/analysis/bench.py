@@ -1,6 +1,8 @@
 """How fast training is on this machine: one update of all agents with its share of rollouts, at any size."""
 
+import dataclasses
 import itertools
+import math
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -92,12 +94,14 @@ def prepare(configs: Sequence[RunConfig]) -> list[Prepared]:
 def measure(prepared: Sequence[Prepared], iterations: int, repeats: int) -> list[float]:
     """Seconds of one update with its share of rollouts, for each population: medians of interleaved repeats.
 
-    Before that each makes two iterations, which collect episodes for minibatches.
+    Before that each makes two iterations or more, which collect episodes for a batch.
     """
 
     def begun(item: Prepared) -> train.RunState:
         states = population.start(item.program, population.keys_of(population.runs_of(item.config)))
-        return item.advance(states, item.tables, item.settings, jnp.asarray(2))
+        play = item.program.rollout
+        first = max(2, math.ceil(item.program.learner.batch_size(play) / play.episodes))
+        return item.advance(states, item.tables, item.settings, jnp.asarray(first))
 
     states = [begun(item) for item in prepared]
     seconds: list[list[float]] = [[] for _ in prepared]
@@ -183,18 +187,22 @@ def compare(
 def config_of(task: str, learner: str, method: str, runs: int, private: bool, episodes: int) -> RunConfig:
     """The paper's sizes, noise where it puts it and as at ε = 10 for an episode, which costs what any other does.
 
-    Private training differs from plain training in what it asks of the learner, and holds all gradients of a batch.
+    Private training differs from plain training in what it asks of the learner, and holds all gradients of a batch. A
+    replay is then as large as a batch, so that an update takes a batch from the start, and not the few that are stored.
     """
     found = protocol.find(method)
     channel, budget = Channel(place=found.private_at), Budget((10.0,)) if found.speaks else Budget()
     steps = 2_500 * episodes * tasks.make(task).horizon  # enough that the whole replay is there
     own = learners.make(learner, {})
     batch = own.batch_size(Rollout(tasks.make(task), episodes))
+    if private:
+        replay = {"buffer": batch} if hasattr(own, "buffer") else {}
+        own = dataclasses.replace(own.without_leaks(), **replay)
     return RunConfig(
         task,
         method,
         learner,
-        learner_options=to_json(own.without_leaks() if private else own),
+        learner_options=to_json(own),
         channel=channel,
         budgets=(budget,),
         seeds=tuple(range(runs)),

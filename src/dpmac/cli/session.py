@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from dpmac.cli.progress import Interrupt, check_loudness, check_seconds, clock
 from dpmac.config import BadInput, RunConfig, require, whole
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Work:
     """Options of every command that trains many runs."""
 
+    finite: ClassVar[bool] = True  # that of `schedule.Options`
     scale: ScaleName = "quick"
     """smoke: takes seconds. quick: for a laptop without an accelerator. paper: a million steps per run."""
     seeds: int = 0
@@ -131,6 +132,7 @@ def work_through(out: Path, wanted: "Wanted", options: Work, command: str) -> Wo
         options.most_at_once,
         options.compilers,
         (lambda: options.results(out)) if options.export else (lambda: None),
+        options.finite,
     )
     with contextlib.ExitStack() as stack:
         work, slots, facts = schedule.work, 1, {}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -28,6 +28,8 @@ class Sweep(Work):
     budget, learning rate, discount or penalties share a compiled program. Finished runs are not trained again;
     interrupted runs continue. Writes OUT/sweep.json, sweep.csv, sweep.svg, sweep.png and the best configurations, and
     where steps and train_epsilon vary OUT/training.svg and training.png."""
+
+    finite: ClassVar[bool] = False
 
     task: tyro.conf.Positional[str]
     """A task by name, or your own as package.module:Name."""

@@ -106,6 +106,10 @@ class Learner(ABC):
         one episode enter otherwise."""
         raise BadInput("this learner cannot train privately; mappo, maddpg and pathwise can")
 
+    def shapes(self, team: Team, play: Rollout, total: int) -> Any:
+        """The shapes of a state, in a run of so many episodes."""
+        return jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
+
     def iterate_privately(
         self, state: Any, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
     ) -> tuple[Any, dict[str, Array]]:

@@ -193,8 +193,7 @@ class Maddpg(Learner):
             count <= slots,
             f"private training draws batch ({count}) of the replay's {slots} episodes on average, and needs as many",
         )
-        state = jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
-        numbers = team.parameters + size_of(state.networks.critics)
+        numbers = team.parameters + size_of(self.shapes(team, play, total).networks.critics)
         return count / slots, math.ceil(slots / play.episodes) * self.updates(play), numbers
 
     def iterate_privately(

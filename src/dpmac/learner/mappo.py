@@ -171,8 +171,7 @@ class Mappo(Learner):
             "private training cannot normalise values by the returns of a batch: spread_rate must be 0, and "
             "value_scale says how far returns deviate",
         )
-        state = jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
-        return 1.0, 1, team.parameters + size_of(state.critics)
+        return 1.0, 1, team.parameters + size_of(self.shapes(team, play, total).critics)
 
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private

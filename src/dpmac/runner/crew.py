@@ -68,7 +68,7 @@ def attempt(job: Job, out: Path, options: Options, stop: Path) -> Facts | None:
         shutil.rmtree(job.folder, ignore_errors=True)  # a process was killed while it did, or still does
         return {}
     compiled, trained = schedule.prepare(job, options), 0.0
-    with ThreadPoolExecutor(1) as beside, contextlib.closing(schedule.pieces_of(job, out, options)) as pieces:
+    with ThreadPoolExecutor(1) as beside, contextlib.closing(options.train(job.folder)) as pieces:
         scorers = beside.submit(schedule.prepare_end, job, options)
         for piece in pieces:
             trained += piece.seconds

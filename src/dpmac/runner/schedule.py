@@ -36,8 +36,6 @@ from dpmac.runner import devices, finish, noise, population, train
 from dpmac.runner.population import Progress
 from dpmac.runner.train import Program
 
-JOURNAL = "journal.log"
-"""A folder with this file is that of a sweep."""
 TRACING = threading.Lock()
 """Tracing holds Python's lock anyway: one at a time, the first in order is ready first."""
 
@@ -105,6 +103,12 @@ class Options:
     """Programs compiled side by side; 0: half of the cores."""
     after_each: Callable[[], Any] = lambda: None
     """Called when the runs of a population have got their folders, beside training."""
+    finite: bool = True
+    """Whether a run that does not stay finite ends the session; in a sweep it is a point that is no good."""
+
+    def train(self, folder: Path) -> Generator[Progress, None, None]:
+        """Train the population of a folder."""
+        return population.train_folder(folder, self.checkpoint_seconds, self.most_at_once, self.finite)
 
 
 # Planning -------------------------------------------------------------------------------------------------------------
@@ -288,7 +292,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
                 if compiled is None or left() <= 0:
                     return
                 trained = 0.0
-                pieces = pieces_of(job, out, options)
+                pieces = options.train(job.folder)
                 for piece in pieces:
                     trained += piece.seconds
                     part = (piece.group + piece.step / piece.steps) / piece.groups
@@ -309,12 +313,6 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
             pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
             for ending in endings:
                 ending.result()
-
-
-def pieces_of(job: Job, out: Path, options: Options) -> Generator[Progress, None, None]:
-    """`population.train_folder` for a job. In a sweep a point that is no good does not end the training of others."""
-    finite = not (out / JOURNAL).exists()
-    return population.train_folder(job.folder, options.checkpoint_seconds, options.most_at_once, finite)
 
 
 def wait(ready: Future[float], seconds: float) -> float | None:

@@ -205,7 +205,7 @@ class Plan:
 
 def open_study(out: Path, plan: Plan) -> optuna.Study:
     """The study in a folder, new or as it was left; one of other points is refused. The folder is locked."""
-    path = out / schedule.JOURNAL
+    path = out / "journal.log"
     for left in out.glob(f"{path.name}.lock*"):  # Optuna's own, by a process that was killed; the folder is held
         left.unlink()
     if path.exists():

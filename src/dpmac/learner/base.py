@@ -106,10 +106,6 @@ class Learner(ABC):
         one episode enter otherwise."""
         raise BadInput("this learner cannot train privately; mappo, maddpg and pathwise can")
 
-    def shapes(self, team: Team, play: Rollout, total: int) -> Any:
-        """The shapes of a state, in a run of so many episodes."""
-        return jax.eval_shape(lambda key, team: self.init(key, team, play, total), jax.random.key(0), team)
-
     def iterate_privately(
         self, state: Any, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private
     ) -> tuple[Any, dict[str, Array]]:
@@ -145,6 +141,11 @@ class Learner(ABC):
     def operations(self, state: Any) -> float:
         """Floating-point operations per row (one step of one agent's episode) that an update cannot do without."""
         return float("nan")
+
+
+def shapes(learner: Learner, team: Team, play: Rollout, total: int) -> Any:
+    """The shapes of a learner's state, in a run of so many episodes."""
+    return jax.eval_shape(lambda key, team: learner.init(key, team, play, total), jax.random.key(0), team)
 
 
 def stepped(optimiser: Any, networks: Any, gradient: Any, state: Any, scale: Array | float) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
-from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
+from dpmac.learner.base import Clock, Learner, Rollout, shapes, stepped, traced
 from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
@@ -193,7 +193,7 @@ class Maddpg(Learner):
             count <= slots,
             f"private training draws batch ({count}) of the replay's {slots} episodes on average, and needs as many",
         )
-        numbers = team.parameters + size_of(self.shapes(team, play, total).networks.critics)
+        numbers = team.parameters + size_of(shapes(self, team, play, total).networks.critics)
         return count / slots, math.ceil(slots / play.episodes) * self.updates(play), numbers
 
     def iterate_privately(

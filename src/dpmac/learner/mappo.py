@@ -19,7 +19,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout, stepped, traced
+from dpmac.learner.base import Clock, Learner, Rollout, shapes, stepped, traced
 from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, by_time
 from dpmac.tasks import Task, abilities
@@ -171,7 +171,7 @@ class Mappo(Learner):
             "private training cannot normalise values by the returns of a batch: spread_rate must be 0, and "
             "value_scale says how far returns deviate",
         )
-        return 1.0, 1, team.parameters + size_of(self.shapes(team, play, total).critics)
+        return 1.0, 1, team.parameters + size_of(shapes(self, team, play, total).critics)
 
     def iterate_privately(
         self, state: State, play: Rollout, noise: NoiseScale, clock: Clock, key: Array, private: Private

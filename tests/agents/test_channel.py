@@ -13,7 +13,8 @@ from scipy.stats import binom, chisquare
 
 from dpmac import privacy
 from dpmac.agents.mechanisms import NoiseScale, clip_to_norm, draw_rows, mechanism, noise_scale
-from dpmac.config import BadInput, Channel
+from dpmac.agents.team import TaskShape, make_team
+from dpmac.config import BadInput, Channel, NetworkConfig
 from dpmac.privacy import mechanisms as hosts
 
 clip = jax.jit(clip_to_norm)
@@ -181,6 +182,20 @@ def test_levels_are_drawn_from_all_rows_of_a_table():
     np.testing.assert_array_equal(drawn[:, 1], drawn[:, 0] + 1)
     single = draw_rows(jax.tree.map(lambda leaf: leaf[:1], table), keys)
     np.testing.assert_array_equal(single.value, [1.0, 2.0])
+
+
+def test_the_row_of_an_episode_tells_nothing_of_its_noise():
+    """Else receivers learn, of one sender, when its noisiest messages are true."""
+    team = make_team(jax.random.key(0), TaskShape(2, 4, 3, 5), "dpmac", {}, Channel(), NetworkConfig(4, 4, 4))
+    table = NoiseScale(jnp.arange(16.0).reshape(8, 2), jnp.zeros((8, 2, 2), jnp.uint32))
+    keys = jax.random.split(jax.random.key(1), 4000)
+    rows = np.asarray(draw_rows(table, keys).value)[:, 0]
+    draws = jax.vmap(team.noise_draws)(keys)
+    for drawn in (draws.channel, draws.sender):
+        first = np.asarray(drawn).reshape(4000, -1)[:, :16]  # what was drawn first, of each agent and step
+        for number in first.T:
+            assert abs(np.corrcoef(rows, number)[0, 1]) < 0.08
+            assert abs(np.corrcoef(rows, np.square(number))[0, 1]) < 0.08
 
 
 def test_simulated_noise_has_gaps_that_tell_two_inputs_apart():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import imageio.v3
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
@@ -17,6 +18,7 @@ from test_same_bits import differing
 import dpmac
 from dpmac import cli, privacy
 from dpmac.agents import commnet
+from dpmac.agents.mechanisms import NoiseScale, mechanism
 from dpmac.agents.mechanisms import base as twin
 from dpmac.agents.protocol import Protocol
 from dpmac.config import Channel, Release
@@ -89,6 +91,9 @@ def test_a_mechanism_outside_the_package_is_priced_audited_and_deployed(outside,
     for epsilon in np.linspace(0, 1.2, 7):
         exact = np.maximum(law(0) - math.exp(epsilon) * law(5), 0).sum()
         assert privacy.delta(Release(spec, noise), float(epsilon)) == pytest.approx(exact, abs=1e-12)
+    chances = np.stack([law(symbol) for symbol in range(8)], axis=1)
+    heard = mechanism(spec, 8).decode(jnp.asarray(bits, jnp.float32), NoiseScale(jnp.asarray(noise), ()))
+    np.testing.assert_allclose(heard + 1 / 8, chances / chances.sum(1, keepdims=True), atol=1e-5)
     many = replace(spec, period=1)
     several = Release(many, privacy.calibrate(many, 1.0, 1e-4, 5), 5)
     accountant = PLDAccountant(privacy.relation(several))

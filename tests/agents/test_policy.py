@@ -35,6 +35,13 @@ def test_exploration_is_uniform():
         np.testing.assert_allclose([np.mean(drawn < value) for value in wanted], [0.25, 0.5, 0.75], atol=0.01)
 
 
+@pytest.mark.parametrize("count", [128, 129, 300])
+def test_every_action_is_stored_as_it_was_taken(count):
+    actions = jnp.arange(count)
+    np.testing.assert_array_equal(Choice(count).stored(actions), actions)
+    np.testing.assert_array_equal(Choice(count).stored(jax.nn.one_hot(actions, count)), actions)
+
+
 def test_a_continuous_push_along_an_axis_is_the_discrete_one():
     discrete, continuous = tasks.make("cn"), tasks.make("cn", continuous="true")
     assert continuous.actions == 2

@@ -326,6 +326,14 @@ def test_silent_agents_hear_nothing():
         ({"method": "nowhere.to:Find"}, "cannot be loaded"),
         ({"method": "math:pi"}, "is not a dpmac.agents.protocol.Protocol"),
         ({"channel": Channel(copies=3)}, "copies must be 1"),
+        (
+            {"channel": Channel(place="receiver"), "networks": NetworkConfig(8, 6, 4, aware=True)},
+            "aware needs noise at the sender",
+        ),
+        *(
+            ({"channel": Channel(name), "options": (("past", True),)}, "draws a past observation has no stream")
+            for name in ("correlated", "sums")
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused(given, says):

@@ -1,17 +1,25 @@
 """Every learner on every probe that it accepts: the known best return, with free and with private messages."""
 
+import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import CONFIG, small, train
 
 from dpmac import tasks
+from dpmac.agents.dpmac import Dpmac
 from dpmac.config import BadInput, Budget, Channel, NetworkConfig, RunConfig, Training
 from dpmac.learner import base as learners
+from dpmac.learner.base import Clock, Rollout
+from dpmac.learner.maddpg import Maddpg
+from dpmac.learner.mappo import Mappo, Spread
 from dpmac.runner import population
+from dpmac.runner.train import Program
 
 PROBES = ("probe-value", "probe-memory", "probe-listen", "probe-neighbour", "probe-partner")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -84,6 +92,51 @@ def test_agents_that_share_parameters_keep_them_equal_and_others_do_not(tmp_path
 def test_learners_without_values_of_actions_refuse_i2c_by_name(learner):
     with pytest.raises(BadInput, match="I2C needs values of single joint actions"):
         population.check(RunConfig("ccn", "i2c", learner))
+
+
+@pytest.mark.parametrize("task", ["probe-end", "probe-mask"])
+def test_i2c_is_refused_where_episodes_end_or_actions_are_forbidden(task):
+    with pytest.raises(BadInput, match="I2C asks critics about every action at every step"):
+        population.check(RunConfig(task, "i2c"))
+
+
+class Added(Dpmac):
+    """A protocol with a loss of its own that needs no values."""
+
+    @staticmethod
+    def auxiliary(members, episode, logits, values, key):
+        return jnp.mean(logits), {}
+
+
+def test_a_loss_that_would_not_be_added_is_refused():
+    play = Rollout(tasks.make("ccn"), 4)
+    for name in ("mappo", "pathwise"):
+        with pytest.raises(BadInput, match="Added has a loss of its own, which this learner does not add"):
+            learners.make(name, {}).check(Added, play)
+    Maddpg().check(Added, play)
+
+
+def test_values_that_are_not_normalised_by_returns_are_in_units_of_the_value_scale():
+    state: Any = SimpleNamespace(spread=Spread(*map(jnp.asarray, (1.0, 5.0, 1.0))))
+    np.testing.assert_allclose(Mappo(value_scale=7.0).spread(state).moments, (1.0, 2.0))
+    np.testing.assert_allclose(Mappo(spread_rate=0.0, value_scale=7.0).spread(state).moments, (0.0, 7.0))
+
+
+def test_exploration_that_takes_no_steps_is_over_from_the_start():
+    clock = Clock(jnp.zeros(()), 1000)
+    assert Maddpg(explore_steps=0, explore_end=0.05).exploration(clock) == pytest.approx(0.05)
+    assert Maddpg(explore_steps=10, explore_start=0.9).exploration(clock) == pytest.approx(0.9)
+
+
+def test_pathwise_plays_no_more_episodes_than_are_counted():
+    """Three symbols of two agents have nine outcomes, each of which takes an episode at least."""
+    symbols = RunConfig("ccn", learner="pathwise", channel=Channel("response", period=0, symbols=3))
+    for episodes in (8, 9):
+        program = Program.of(dataclasses.replace(symbols, training=Training(900, episodes, evaluations=1)))
+        learner, team = program.learner, program.team(jax.random.key(0))
+        assert learner.expects(team, program.rollout) == (episodes == 9)
+    with pytest.raises(BadInput, match=r"episodes \(4\) must be at least as many as starts \(5\)"):
+        Program.of(dataclasses.replace(symbols, learner_options={"starts": 5}))
 
 
 def test_a_task_that_is_not_differentiable_is_refused_by_name():

@@ -179,9 +179,11 @@ def test_what_senders_do_is_described():
     assert np.isinf(free["signal_to_noise"])
 
 
-def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_holds():
-    """Empty slots do not count, and the map is the same for every reward, so the order of policies stays."""
-    rewards = jnp.arange(24.0).reshape(4, 3, 2)
+@pytest.mark.parametrize("start", [0.0, -1e5])
+def test_standardised_rewards_are_centred_and_scaled_by_what_the_ring_really_holds(start):
+    """Empty slots do not count, and the map is the same for every reward, so the order of policies stays. Squares of
+    large rewards, of which float32 keeps seven digits, would hide how little they differ."""
+    rewards = start + jnp.arange(24.0).reshape(4, 3, 2)
     one = Episode(
         jnp.zeros((4, 2, 1)),
         jnp.zeros((3, 2), jnp.int8),

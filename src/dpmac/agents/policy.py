@@ -98,7 +98,8 @@ class Choice(Policy):
 
     def stored(self, actions: Array) -> Array:
         whole = jnp.issubdtype(actions.dtype, jnp.integer)
-        return (actions if whole else jnp.argmax(actions, axis=-1)).astype(jnp.int8)
+        kind = jnp.int8 if self.actions <= 128 else jnp.int16
+        return (actions if whole else jnp.argmax(actions, axis=-1)).astype(kind)
 
     def log_probability(self, outputs: Array, actions: Array, available: Array | None = None) -> Array:
         log = jax.nn.log_softmax(allowed(outputs, available))

@@ -467,6 +467,10 @@ def make_team(
     require(
         channel.rounds == 1 or kind.ponders, f"method {method} makes one exchange a step, not {channel.rounds} rounds"
     )
+    require(
+        not (networks.aware and channel.place == "receiver"),
+        "a receiver that adds the noise itself has no noisy message to decode: aware needs noise at the sender",
+    )
     options = protocols.read_options(kind, method, options)
     try:
         size = kind.message_size(networks, **options)
@@ -475,6 +479,10 @@ def make_team(
         protocol = kind.create(sizes, **options)
         require(
             not (channel.sample_rate and protocol.past), "a sender draws one past observation, or a share of its past"
+        )
+        require(
+            not (through.host.remembers and protocol.past),
+            f"mechanism {channel.mechanism} adds up messages, and a sender that draws a past observation has no stream",
         )
     except TypeError as error:
         raise BadInput(f"method {method}: {error}") from None

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dpmac.agents.mechanisms import NoiseScale
+from dpmac.agents.mechanisms import NoiseScale, aside
 from dpmac.agents.team import Given, Team
 from dpmac.learner.rollout import Trace, returns, rollout
 from dpmac.runner import train
@@ -135,9 +135,11 @@ def drawn(task: Task, team: Team, scale: NoiseScale, key: Array, episodes: int) 
 
     def one(index: Array) -> Array:
         def secrets(start: Array) -> Array:
-            return jax.random.randint(jax.random.fold_in(start, index), (team.agents,), 0, abilities(task).symbols)
+            return jax.random.randint(
+                jax.random.fold_in(aside(start), index), (team.agents,), 0, abilities(task).symbols
+            )
 
-        noise = jax.random.fold_in(key, index)
+        noise = jax.random.fold_in(aside(key), index)
         return returns(played(task, team, scale, key, episodes, secrets, draw_key=noise).episode)
 
     return jnp.mean(jax.lax.map(one, jnp.arange(DRAWS)), axis=0)

@@ -95,7 +95,8 @@ class RunOptions:
     epsilon."""
     profile: Profile = "default"
     """paper: one update an episode, as in the paper. release: that, and the networks, messages, replay, past sampling
-    and starts of the paper's released code. Options that are given override the profile."""
+    and starts of the paper's released code. Options that are given and differ from their default override
+    the profile."""
     accountant: AccountantName = "exact"
     """exact: the exact accountant. paper: the paper's formula at its released settings; the exact epsilon is also
     reported."""

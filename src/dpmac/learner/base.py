@@ -66,13 +66,18 @@ class Learner(ABC):
     """Trains a team by iterations: fresh episodes, then updates. A new learner is a subclass and a line below."""
 
     gives_values: ClassVar[bool] = False
-    """Whether it knows values of single joint actions, which some protocols need (`Protocol.needs_values`)."""
+    """Whether it knows values of single joint actions, which some protocols need (`Protocol.needs_values`), and adds
+    their losses (`Protocol.auxiliary`)."""
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
         """Bad input where this learner cannot train this protocol in these episodes."""
         require(
             self.gives_values or not protocol.needs_values,
             f"{protocol.__name__} needs values of single joint actions, which this learner does not give",
+        )
+        require(
+            self.gives_values or protocol.auxiliary is Protocol.auxiliary,
+            f"{protocol.__name__} has a loss of its own, which this learner does not add",
         )
 
     @classmethod

@@ -122,8 +122,14 @@ class Maddpg(Learner):
             f"{protocol.__name__} needs the values of single actions, which critics with a hidden state or a clock do "
             "not give",
         )
+        task = abilities(play.task)
         require(
-            not (abilities(play.task).continuous and protocol.needs_values),
+            not ((task.over or task.available) and protocol.needs_values),
+            f"{protocol.__name__} asks critics about every action at every step, and in {play.task.name} episodes end "
+            "or actions are forbidden",
+        )
+        require(
+            not (task.continuous and protocol.needs_values),
             f"{protocol.__name__} needs the values of single actions, and those of {play.task.name} are continuous",
         )
         require(
@@ -231,7 +237,8 @@ class Maddpg(Learner):
 
     def exploration(self, clock: Clock) -> Array:
         """Probability of a random action."""
-        share = jnp.clip(clock.steps / max(self.explored(clock.total), 1), 0.0, 1.0)
+        explored = self.explored(clock.total)
+        share = jnp.clip(clock.steps / explored, 0.0, 1.0) if explored else jnp.ones(())
         return self.explore_start + share * (self.explore_end - self.explore_start)
 
     def explored(self, total: int) -> int:
@@ -288,12 +295,10 @@ def standardised(batch: Episode, ring: Ring) -> Episode:
     Where episodes end, another 0 would make longer ones better or worse: there rewards are scaled alone.
     """
     rewards, over = ring.episodes.rewards, ring.episodes.over
-    there = jnp.minimum(ring.added, len(rewards))  # slots that are still empty hold zeros
-    count = there * rewards[0].size
-    if over is not None:
-        count = jnp.sum(~over[:, :-1] & (jnp.arange(len(over)) < there)[:, None, None])
-    mean = jnp.sum(rewards) / count if over is None else 0.0
-    variance = jnp.sum(jnp.square(rewards)) / count - mean**2
+    there = (jnp.arange(len(rewards)) < ring.added)[:, None, None]
+    live = there if over is None else there & ~over[:, :-1]
+    mean = jnp.mean(rewards, where=live) if over is None else 0.0
+    variance = jnp.mean(jnp.square(rewards - mean), where=live)
     return batch._replace(rewards=(batch.rewards - mean) * jax.lax.rsqrt(jnp.maximum(variance, 1e-6)))
 
 

@@ -82,7 +82,7 @@ class Mappo(Learner):
     spread_rate: float = traced(0.01)
     """Rate at which the normalisation of values follows the returns."""
     value_scale: float = traced(1.0)
-    """Standard deviation of returns that private training assumes, because it may not measure it."""
+    """Standard deviation of returns where `spread_rate` is 0, as in private training, which may not measure it."""
     bootstrap_horizon: bool = False
     """Whether values are bootstrapped at the time limit, instead of treating it as terminal."""
     recurrent_critic: bool = False
@@ -126,6 +126,11 @@ class Mappo(Learner):
     def team(self, state: State) -> Team:
         return state.team
 
+    def spread(self, state: State) -> Spread:
+        """As measured so far, or as `value_scale` says."""
+        known = Spread(*map(jnp.asarray, (0.0, self.value_scale**2, 1.0)))
+        return jax.tree.map(partial(jnp.where, self.spread_rate > 0), state.spread, known)
+
     def batch_size(self, play: Rollout) -> int:
         return play.episodes // self.minibatches
 
@@ -137,6 +142,7 @@ class Mappo(Learner):
     ) -> tuple[State, dict[str, Array]]:
         """Play fresh episodes, estimate advantages once, and make several epochs of clipped updates on them."""
         play_key, order_key = jax.random.split(key)
+        state = state._replace(spread=self.spread(state))
         fresh = play(state.team, noise, play_key)
         batch = by_time(fresh.episode)
         live = batch.live
@@ -179,7 +185,7 @@ class Mappo(Learner):
         """Play fresh episodes and make one update. Returns and advantages are in units of `value_scale`, and no number
         of one episode depends on another."""
         fresh = play(state.team, noise, key)
-        given = state._replace(spread=Spread(*map(jnp.asarray, (0.0, self.value_scale**2, 1.0))))
+        given = state._replace(spread=self.spread(state))
         entropy = self.entropy + clock.steps / clock.total * (self.entropy_end - self.entropy)
 
         def gradient(networks: tuple[Team, Critic], place: Array) -> tuple[Team, Critic]:

@@ -73,7 +73,7 @@ class Pathwise(Learner):
     """Share of the run in which several starts are tried."""
     expectation: float = 0.5
     """Final share of the run in which the return is averaged exactly over all possible releases, for a channel of few
-    symbols that is used once. Before that, and for other channels, releases are sampled."""
+    symbols that is used once, if an iteration has an episode for each. Otherwise releases are sampled."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "gradient_norm"):
@@ -94,6 +94,10 @@ class Pathwise(Learner):
             f"the pathwise learner differentiates through the task, and {play.task.name} does not declare itself "
             "differentiable",
         )
+        require(
+            play.episodes >= self.starts,
+            f"episodes ({play.episodes}) must be at least as many as starts ({self.starts})",
+        )
 
     def init(self, key: Array, team: Team, play: Rollout, total: int) -> State:
         teams = jax.vmap(lambda index: drawn_again(team, key, index))(jnp.arange(self.starts))
@@ -113,7 +117,7 @@ class Pathwise(Learner):
         """One step up the gradient of the mean return of fresh episodes, for all starts or for the best."""
 
         def trial(state: State) -> tuple[State, dict[str, Array]]:
-            count = max(1, play.episodes // self.starts)
+            count = play.episodes // self.starts
             slope = jax.grad(partial(self.sampled, play, noise, key, count), has_aux=True)
             gradients, reports = jax.vmap(slope)(state.teams)
             teams, optimisers = jax.vmap(partial(self.step, clock))(state.teams, state.optimisers, gradients)
@@ -140,7 +144,7 @@ class Pathwise(Learner):
     def private_use(self, protocol: type[Protocol], team: Team, play: Rollout, total: int) -> tuple[float, int, int]:
         require(self.starts == 1, "private training cannot choose between starts by what they earn: starts must be 1")
         require(
-            not self.expects(team),
+            not self.expects(team, play),
             "private training plays each episode once, not for every outcome of the channel: expectation must be 0",
         )
         return 1.0, 1, team.parameters + self.even(team).size
@@ -182,7 +186,7 @@ class Pathwise(Learner):
     ) -> tuple[Any, dict[str, Array]]:
         """The gradient with sampled releases, or late in the run with their exact mean."""
         sampled = jax.grad(partial(self.sampled, play, noise, key, play.episodes), has_aux=True)
-        if not self.expects(team):
+        if not self.expects(team, play):
             return sampled(team)
         left = (1 - clock.steps / clock.total) / self.expectation
         jitter = jnp.maximum(left * self.jitter, min(self.jitter, LEAST_JITTER))
@@ -227,7 +231,7 @@ class Pathwise(Learner):
         """
         outcomes = team.outcomes
         assert outcomes is not None
-        count = max(1, play.episodes // len(outcomes))
+        count = play.episodes // len(outcomes)
 
         def one(released: Array) -> Trace:
             return rollout(play.task, team, noise, key, count, relaxed=True, given=Given(released[None]))
@@ -255,9 +259,11 @@ class Pathwise(Learner):
         """Gumbel noise on scores of symbols; vectors have none."""
         return self.jitter if has_symbols(team) else 0.0
 
-    def expects(self, team: Team) -> bool:
+    def expects(self, team: Team, play: Rollout) -> bool:
         """Whether the return can be averaged over all that the channel may release in an episode."""
-        return self.expectation > 0 and team.outcomes is not None and len(team.outcomes) <= MOST_OUTCOMES
+        if not self.expectation or team.outcomes is None:
+            return False
+        return len(team.outcomes) <= min(MOST_OUTCOMES, play.episodes)
 
 
 def has_symbols(team: Team) -> bool:

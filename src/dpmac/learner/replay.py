@@ -20,7 +20,7 @@ class Episode(NamedTuple):
     observations: Array
     """(…, T + 1, agent, feature): the last one is only needed when the horizon is not terminal."""
     actions: Array
-    """(…, T, agent) int8."""
+    """(…, T, agent) as `Policy.stored`."""
     rewards: Array
     """(…, T, agent)."""
     draws: Array

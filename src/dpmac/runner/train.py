@@ -32,8 +32,6 @@ ON_HOST = 32
 
 CLIP, NOISE = "train_clip", "train_noise"
 """Traced settings of private training."""
-OWN_NOISE = 1
-"""What parts the key of private training's noise from the run's key, where it comes from the seed."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +151,10 @@ class RunState(NamedTuple):
 @partial(jax.jit, static_argnums=0)  # traced once for all who ask for its shapes
 def init(program: Program, key: Array) -> RunState:
     """The state of a run before its first step."""
-    team_key, learner_key, key = jax.random.split(key, 3)
+    team_key, learner_key, key, secret = jax.random.split(key, 4)
     total = program.iterations * program.training.episodes
     state = program.learner.init(learner_key, program.team(team_key), program.rollout, total)
-    secret = jax.random.fold_in(key, OWN_NOISE) if program.microbatch else ()
-    return RunState(state, key, jnp.zeros((), jnp.int32), secret)
+    return RunState(state, key, jnp.zeros((), jnp.int32), secret if program.microbatch else ())
 
 
 @partial(jax.jit, static_argnums=0)  # traced once, for the shapes of its report and for the loop

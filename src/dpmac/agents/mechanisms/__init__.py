@@ -9,11 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmac import plugins
-from dpmac.agents.mechanisms.base import Mechanism, NoiseScale, clip_to_norm, draw_rows, straight_through
+from dpmac.agents.mechanisms.base import Mechanism, NoiseScale, aside, clip_to_norm, draw_rows, straight_through
 from dpmac.config import Channel
 from dpmac.privacy import mechanisms as hosts
 
-__all__ = ["Mechanism", "NoiseScale", "clip_to_norm", "draw_rows", "mechanism", "noise_scale", "straight_through"]
+__all__ = [
+    "Mechanism",
+    "NoiseScale",
+    "aside",
+    "clip_to_norm",
+    "draw_rows",
+    "mechanism",
+    "noise_scale",
+    "straight_through",
+]
 
 
 def mechanism(spec: Channel, message_size: int) -> Mechanism:

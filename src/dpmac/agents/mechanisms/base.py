@@ -22,12 +22,17 @@ class NoiseScale(NamedTuple):
     """What the host class makes of it for a release (`Mechanism.parameters`); zeros: messages leave as they are."""
 
 
+def aside(key: Array) -> Array:
+    """A key beside all that `split` makes of this one, of which `fold_in` with a small number is one."""
+    return jax.random.fold_in(key, 2**32 - 1)
+
+
 def draw_rows(table: NoiseScale, keys: Array) -> NoiseScale:
     """Noise scales (episode, agent) drawn from a table (row, agent) by each episode's key; a single row as it is."""
     rows = table.value.shape[0]
     if rows == 1:
         return jax.tree.map(lambda x: x[0], table)
-    which = jax.vmap(lambda key: (jax.random.uniform(jax.random.fold_in(key, 1)) * rows).astype(int))(keys)
+    which = jax.vmap(lambda key: (jax.random.uniform(aside(key)) * rows).astype(int))(keys)
     return jax.tree.map(lambda x: x[which], table)
 
 

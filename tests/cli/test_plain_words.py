@@ -13,7 +13,7 @@ from tiny import CONFIG, begin, train, untrained
 
 from dpmac import cli
 from dpmac.cli import privacy, progress, tasks
-from dpmac.config import BadInput, Budget
+from dpmac.config import BadInput, Budget, RunConfig, dumps, to_json
 from dpmac.figures import curves
 from dpmac.runner import population, sweep
 
@@ -205,6 +205,40 @@ def test_whole_numbers_may_be_written_with_an_exponent(capsys):
 def test_what_is_no_number_is_said_in_plain_words(words, said, capsys):
     assert cli.main(["train", "ccn", "--out", "nowhere", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("config ccn --set horizon=3 --set view_radius=0.5", "--set is given twice"),
+        ("config ccn --epsilon 1 --epsilon=3", "--epsilon is given twice"),
+        ("config ccn --method-set past=true --method_set merge=true", "--method-set is given twice"),
+        (
+            "train cn --set agents=1 --steps 100 --out {out}",
+            "an agent alone has nobody to send to; use --method silent",
+        ),
+    ],
+)
+def test_what_would_be_dropped_or_break_later_is_refused(line, said, tmp_path, capsys):
+    assert cli.main(line.format(out=tmp_path / "out").split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_configuration_of_one_setting_has_it_and_of_many_is_refused(tmp_path, capsys):
+    path, config = tmp_path / "config.json", RunConfig("probe-listen", settings=({"learning_rate": 0.007},))
+    path.write_text(dumps(to_json(config)))
+    assert cli.main(["config", "--config", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["learner_options"]["learning_rate"] == 0.007
+    path.write_text(dumps(to_json(dataclasses.replace(config, settings=({"tau": 0.01}, {"tau": 0.02})))))
+    assert cli.main(["config", "--config", str(path)]) == 2
+    assert "is of many settings; dpmac sweep trains such" in capsys.readouterr().err
+
+
+def test_a_task_that_stops_the_program_is_heard(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stops.py").write_text("import sys\nsys.exit('no licence')\n")
+    assert cli.main(["tasks", "stops:Task"]) == 1
+    assert capsys.readouterr().err == "dpmac: no licence\n"
 
 
 def test_help_fits_the_terminal_and_breaks_no_line_of_its_own(monkeypatch, capsys):

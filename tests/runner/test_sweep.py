@@ -287,12 +287,41 @@ def test_learners_that_differ_in_traced_settings_alone_share_a_program():
         (["method=shouting"], "unknown method"),
         (["hidden=8", "--search", "tpe"], "--trials N"),
         (["hidden=8", "--objective", "bound", "--seeds", "1"], "two seeds"),
+        (["method=dpmac,silent", "budget=inf,1"], "method silent sends no messages"),
+        (["hidden=8", "--batch", "4"], "--batch is for --search tpe"),
+        (["hidden=8", "--compilers", "1", "--processes", "2"], "--compilers is for one process"),
     ],
 )
 def test_bad_input_says_what_is_allowed(arguments, says, tmp_path, capsys):
     assert main([*COMMAND, *arguments, "--out", str(tmp_path / "out")]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_sweep_of_valid_points_around_invalid_defaults_ends_with_its_table(tmp_path, capsys):
+    """One episode an iteration goes with one update for each, and not with the default of a quarter."""
+    out = tmp_path / "out"
+    words = [
+        "probe-listen",
+        "--set",
+        "horizon=2",
+        "--scale",
+        "smoke",
+        "--steps",
+        "4",
+        "--episodes",
+        "1",
+        "--seeds",
+        "1",
+    ]
+    grid = ["--grid", "updates_per_episode=1", "evaluations=1", "hidden=4", "batch=2", "budget=inf,1"]
+    line = ["sweep", *words, "--json", *grid, "--out", str(out), "--search", "tpe", "--batch", "1", "--trials"]
+    for trials in (1, 4):
+        assert main([*line, str(trials)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        names = {"best.json"} if len(found["best"]) == 1 else {"best-inf.json", "best-1.json"}
+        assert {path.name for path in out.glob("best*.json")} == names
+    assert len(found["best"]) == 2
 
 
 def test_another_sweep_in_the_same_folder_is_refused(grid, tmp_path, capsys):

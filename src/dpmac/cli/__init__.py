@@ -8,6 +8,7 @@ import errno
 import importlib
 import os
 import sys
+import typing
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,7 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dpmac: {error.filename} is a folder, not a file", file=sys.stderr)
         return 2
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
+        if isinstance(stop.code, str):  # of a task or method of the user's own
+            print(f"dpmac: {stop.code}", file=sys.stderr)
+            return 1
+        return stop.code or 0
     except KeyboardInterrupt:
         print("dpmac: interrupted", file=sys.stderr)
         return 130
@@ -146,6 +150,11 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
     if DESCRIBE in argv:
         raise Described(cls, example)
     require("" not in argv, "an argument is empty")
+    named = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for name, kind in typing.get_type_hints(cls).items():
+        option = f"--{name.replace('_', '-')}"
+        once = typing.get_origin(kind) is not tuple or named.count(option) < 2
+        require(once, f"{option} is given twice; it takes all values at once, as {option} A B")
     import tyro
 
     from dpmac.cli.options import registry, wrapped

@@ -80,6 +80,10 @@ class Work:
         require(self.time_limit > 0, f"time-limit must be above 0, not {self.time_limit}")
         named = self.export is None or self.export.name.endswith(".json.gz")
         require(named, f"an export is named NAME.json.gz, not {self.export}")
+        require(
+            self.compilers == 0 or (self.processes == 1 and self.engine == "local"),
+            "each process of --processes, and each job of Ray, compiles by itself: --compilers is for one process",
+        )
         if self.export is not None:
             above = next(path for path in self.export.absolute().parents if path.exists())
             require(above.is_dir(), f"{self.export} cannot be written: {above.name} is a file")

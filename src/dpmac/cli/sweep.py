@@ -89,6 +89,7 @@ def plan_of(options: Sweep) -> "Plan":
     require(options.batch >= 1, f"batch must be a whole number from 1, not {options.batch}")
     require(options.objective == "return" or seeds > 1, "the objective bound needs two seeds or more")
     require((options.search == "tpe") == (options.trials > 0), "--search tpe and --trials N belong together")
+    require(options.search == "tpe" or options.batch == Sweep.batch, "--batch is for --search tpe")
     space = sweep.read_space(options.grid, options.learner)
     ranges = [name for name, values in space.items() if isinstance(values, sweep.Range)]
     require(not (ranges and options.search == "grid"), f"a grid has values, not a range, of {', '.join(ranges)}")
@@ -106,8 +107,9 @@ def plan_of(options: Sweep) -> "Plan":
         networks=scale.networks,
         training=training,
     )
-    sweep.check(base, space)
-    return sweep.Plan(options.seeded(base), space, options.search, options.trials, options.batch, options.objective)
+    plan = sweep.Plan(options.seeded(base), space, options.search, options.trials, options.batch, options.objective)
+    sweep.check(plan)
+    return plan
 
 
 def search(options: Sweep, plan: "Plan", command: str) -> bool:
@@ -141,6 +143,8 @@ def write(out: Path, plan: "Plan", found: dict[str, Any]) -> None:
 
     store.write_json(out / "sweep.json", found)
     store.write_aside(out / "sweep.csv", as_csv(found).encode())
+    for left in out.glob("best*.json"):  # of a search that had fewer budgets
+        left.unlink()
     for budget in found["best"]:
         name = "best.json" if len(found["best"]) == 1 else f"best-{budget}.json"
         store.write_json(out / name, sweep.best_config(plan, found, budget))

@@ -344,7 +344,8 @@ def with_settings(
     made.__doc__ = base.__doc__
     if config is None:
         return made, group, None
-    settings = {group: learners.make(name, config.learner_options)}
+    require(len(config.settings) == 1, f"{named['--config'][-1]} is of many settings; dpmac sweep trains such")
+    settings = {group: learners.make(name, {**config.learner_options, **config.settings[0]})}
     return made, group, made(**options_of(config), **settings, **required)
 
 

@@ -95,6 +95,8 @@ def check(config: RunConfig) -> Program:
         require(
             not private, f"method {config.method} sends no messages, so epsilon {', '.join(private)} has no meaning"
         )
+    elif program.task.agents == 1:
+        raise BadInput("an agent alone has nobody to send to; use --method silent")
     for budget in config.budgets:
         budget.of(program.task.agents)
     jax.eval_shape(partial(train.init, program), jax.random.key(0))

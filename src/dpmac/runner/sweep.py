@@ -23,13 +23,13 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from dpmac import experiments, plugins
+from dpmac import experiments, plugins, tasks
 from dpmac.agents import protocol
 from dpmac.config import Budget, Channel, Member, NetworkConfig, PrivateTraining, RunConfig, Training, dumps, require
 from dpmac.learner import base as learners
 from dpmac.results import stats, store
 from dpmac.results.records import Results
-from dpmac.runner import schedule, train
+from dpmac.runner import population, schedule, train
 
 Point = Mapping[str, Any]
 """Values of settings, by name."""
@@ -131,15 +131,6 @@ def configured(base: RunConfig, point: Point) -> RunConfig:
     )
 
 
-def check(base: RunConfig, space: Space) -> None:
-    """Bad input unless every value can be used, by itself or beside the settings that do not vary."""
-    require(len(space) > 0, "a sweep needs settings to vary, as --grid hidden=64,128")
-    fixed = {name: values[0] for name, values in space.items() if len(values) == 1}
-    for name, values in space.items():
-        for value in values:
-            train.complete(configured(base, {**fixed, name: value}))
-
-
 def split(base: RunConfig, point: Point) -> tuple[dict[str, Any], tuple[tuple[str, float], ...], Budget]:
     """What of a point changes the program, its traced settings, and its budget."""
     traced = learners.find(base.learner).traced_settings()
@@ -196,11 +187,25 @@ class Plan:
         return [dict(zip(self.space, values, strict=True)) for values in itertools.product(*self.space.values())]
 
     @property
+    def ends(self) -> list[dict[str, Any]]:
+        """Points in which one setting after another has each of its values, or ends of its range."""
+        first = {name: values[0] for name, values in self.space.items()}
+        return [{**first, name: value} for name, values in self.space.items() for value in values]
+
+    @property
     def distributions(self) -> dict[str, BaseDistribution]:
         return {
             name: values.distribution if isinstance(values, Range) else CategoricalDistribution(values)
             for name, values in self.space.items()
         }
+
+
+def check(plan: Plan) -> None:
+    """Bad input unless every point of a grid can be trained, and of a search every value beside the others' first."""
+    require(len(plan.space) > 0, "a sweep needs settings to vary, as --grid hidden=64,128")
+    points = plan.grid if plan.search == "grid" else plan.ends
+    for _, config in populations(plan.base, points):
+        population.check(config)
 
 
 def open_study(out: Path, plan: Plan) -> optuna.Study:
@@ -305,7 +310,7 @@ def summary(study: optuna.Study, plan: Plan, results: Results) -> dict[str, Any]
         "objective": plan.objective,
         "space": {name: [*values] for name, values in plan.space.items()},
         "steps": plan.base.training.steps,
-        "horizon": train.Program.of(plan.base).task.horizon,
+        "horizon": tasks.make(plan.base.task, **plan.base.task_options).horizon,
         "seeds": [*seeds],
         "programs": len(programs),
         "points": len(rows),

@@ -60,7 +60,8 @@ def error_of(borders: np.ndarray, epsilon: float) -> float:
     ends = np.concatenate([[-1.0], np.sort(np.clip(borders, -1, 1)), [1.0]])
     share, mean, k = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2, len(ends) - 1
     slope = kept(epsilon, k)
-    return float(PRIOR - np.sum((slope * share * mean) ** 2 / (slope * share + (1 - slope) / k)))
+    sent = np.maximum(slope * share + (1 - slope) / k, 1e-300)  # of an empty cell nothing, where nothing is flipped
+    return float(PRIOR - np.sum((slope * share * mean) ** 2 / sent))
 
 
 def quantiser(epsilon: float, symbols: int) -> np.ndarray:

@@ -235,9 +235,10 @@ def other_solver(values: np.ndarray, given: Program) -> tuple[np.ndarray, np.nda
     """Weights (column,) and prices (row,) from HiGHS, or else those of the start."""
     close = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
     shares = given.rows / given.right[:, None]  # those of a small δ count as much as others
-    found = linprog(-values, A_eq=shares, b_eq=np.ones(len(shares)), method="highs-ipm", options=close)
-    if found.x is not None and holds(weights := np.maximum(found.x, 0), given):
-        return weights, -found.eqlin.marginals / given.right
+    for method in ("highs-ipm", "highs-ds"):
+        found = linprog(-values, A_eq=shares, b_eq=np.ones(len(shares)), method=method, options=close)
+        if found.x is not None and holds(weights := np.maximum(found.x, 0), given):
+            return weights, -found.eqlin.marginals / given.right
     weights, prices = solved(values[None], given, given.basis[None])
     return weights[0], prices[0]
 

@@ -216,6 +216,16 @@ def test_what_may_follow_from_messages_has_no_cap():
         eavesdrop.eavesdrop(loaded, EPISODES, step=25)
 
 
+def test_verdicts_on_several_secrets_share_the_confidence(monkeypatch):
+    loaded = loud(ONCE, Budget((1.0,)), task="ccn")
+    known = type(loaded.program.task).secrets
+    twice = lambda task, state: {name: known(task, state)["target"] for name in ("target", "again")}  # noqa: E731
+    monkeypatch.setattr(type(loaded.program.task), "secrets", twice)
+    (entries,) = eavesdrop.eavesdrop(loaded, EPISODES, hears=("sender",))
+    assert {entry["secret"] for entry in entries} == {"target", "again"}
+    assert sum(1 - entry["confidence"] for entry in entries) == pytest.approx(0.01)
+
+
 # The cap --------------------------------------------------------------------------------------------------------------
 
 

@@ -211,6 +211,9 @@ def test_eavesdroppers_and_gaps_are_kept_with_every_team_that_speaks(finished):
             assert {"bits", "right", "right_after", "return_on", "return_off"} <= row["gap"].keys()
     record = records.read_run(out / "runs" / "midway-dpmac-response-once-pathwise-exact-episode-1-seed-1")
     assert [entry["agent"] for entry in record.final["eavesdropper"]] == [0, 1, 2]
+    family = wanted_of(parse(Frontier, ["midway", "--scale", "smoke", "--epsilon", "1", "0.5"], "", ""))
+    spent = sum(1 - entry["confidence"] for entry in record.final["eavesdropper"])
+    assert spent * len(frontier.speakers(family)) == pytest.approx(0.005)  # audits have the other half
 
 
 def test_the_limit_starts_where_teams_are_scored():
@@ -287,7 +290,7 @@ def test_the_command_prints_a_table(finished, capsys):
 def test_the_picture_has_every_line_and_level(finished):
     out = finished[0]
     text = (out / "frontier.svg").read_text()
-    named = ("best fixed code", "best code that uses the scene", "if the scene were public", "bound: no mechanism")
+    named = ("fixed code", "code that uses the scene", "if the scene were public", "bound: no mechanism")
     for words in ("randomised response, once", "silence", "scripted", "random", "guessing", *named):
         assert words in text
     assert (out / "frontier.png").stat().st_size > 10_000

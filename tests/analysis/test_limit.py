@@ -171,6 +171,45 @@ def test_delta_moves_the_bound_a_little_and_upwards():
         assert moved.mean() < most
 
 
+def test_four_landmarks_have_limits_with_delta_however_many_senders():
+    """Two of them would take 19,321 columns, so the bound without δ is raised instead."""
+    for agents in (2, 3):
+        task = tasks.make("midway", agents=agents, landmarks=4)
+        assert limit.applies(task)
+        pure, wide = (limit.curves(task, [1.0, 5.0, 20.0], 8, delta) for delta in (0.0, 1e-4))
+        for line in ("fixed", "shared", "public"):
+            assert (means(wide, line) <= means(wide, "bound")).all()
+        rise = means(wide, "bound") - means(pure, "bound")
+        assert (rise >= -1e-9).all()
+        assert (rise < 0.01).all()
+
+
+def test_a_budget_below_all_others_is_worth_as_much_as_silence():
+    found = limit.curves(tasks.make("ccn"), [staircase.SMALLEST], 8, 1e-4)
+    for line in ("fixed", "shared", "public"):
+        assert means(found, line)[0] == pytest.approx(found["silence"]["return_mean"], abs=1e-3)
+
+
+def test_agents_with_a_limited_view_have_the_bound_alone():
+    found, whole = (limit.curves(tasks.make("ccn", view_radius=radius), [2.0], 8) for radius in (0.3, np.inf))
+    assert list(found["lines"]) == ["bound"]
+    assert "silence" not in found
+    assert means(found, "bound") == means(whole, "bound")
+    assert not limit.applies(tasks.make("midway", agents=6, view_radius=0.3))
+
+
+def test_without_delta_an_alarms_symbols_share_the_budget_evenly():
+    """Each is right with probability e^(ε/T)/(1 + e^(ε/T)); two slots, enumerated."""
+    found = limit.curves(tasks.make("alarm", horizon=2), [1.0], 2)
+    right = np.exp(0.5) / (1 + np.exp(0.5))
+    # in step 0 nothing has begun; in step 1 it has for one moment of two, and the first symbol says so
+    assert means(found, "every")[0] == pytest.approx((1 + right) / 2)
+
+
+def test_no_bound_on_a_number_is_above_the_largest_return():
+    assert means(limit.curves(tasks.make("place"), [50.0], 2, 1e-4), "bound")[0] == 0
+
+
 def test_a_message_after_the_end_tells_nothing():
     task = tasks.make("ccn", horizon=1)
     scenes = limit.scenes_of(task, 8)

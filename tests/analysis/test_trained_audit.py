@@ -331,7 +331,9 @@ def folder(tmp_path_factory):
     return found
 
 
-def test_command_gives_an_entry_for_each_private_agent(folder, capsys):
+def test_command_gives_an_entry_for_each_private_agent(folder, capsys, monkeypatch):
+    spent, failures = [], privacy.failures
+    monkeypatch.setattr(privacy, "failures", lambda found, each: spent.append(1 - each) or failures(found, each))
     line = ["privacy", "audit", str(folder), "--episodes", "1000", "--json"]
     assert cli.main([*line, "--path", "simulated"]) == 1
     entries = json.loads(capsys.readouterr().out)
@@ -347,10 +349,11 @@ def test_command_gives_an_entry_for_each_private_agent(folder, capsys):
         assert entry["lower_bound"] < entry["exact_epsilon"] <= 2
         assert entry["unit"] == "message"
     for entry in entries:
-        assert entry["confidence"] == pytest.approx(1 - 0.01 / 3)
+        assert entry["confidence"] == pytest.approx(1 - 0.005 / 3)
         assert entry["episodes"] == 1000
         assert entry["checks"] > 5
         assert entry["failed_checks"] == []
+    assert spent == pytest.approx([0.005 / 3] * 2)  # the other half; the third team claims nothing
 
 
 def test_command_audits_the_path_of_deployed_agents(folder, capsys):
@@ -360,7 +363,7 @@ def test_command_audits_the_path_of_deployed_agents(folder, capsys):
     assert [entry["path"] for entry in entries] == ["simulated", "deployed"] * 3
     for entry in entries[1::2]:
         assert entry["episodes"] == 400
-        assert entry["confidence"] == pytest.approx(1 - 0.01 / 6)
+        assert entry["confidence"] == pytest.approx(1 - 0.005 / 6)
         assert 0 < entry["lower_bound"] < entry["exact_epsilon"]
         assert entry["checks"] > 5
         assert entry["failed_checks"] == []

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dpmac import cli
+from dpmac.cli.privacy import conclude
 
 
 def call(capsys, *arguments):
@@ -20,6 +21,14 @@ def answer(capsys, *arguments, exits=0):
     code, out, _ = call(capsys, *arguments, "--json")
     assert code == exits
     return json.loads(out)
+
+
+def test_a_failed_check_is_an_exit_code_of_one(capsys):
+    sound = {"verdict": "consistent", "failed_checks": []}
+    conclude([sound], True, "refuted")
+    with pytest.raises(SystemExit) as raised:
+        conclude([sound, sound | {"failed_checks": ["noise independent over time: p=1e-30"]}], True, "refuted")
+    assert raised.value.code == 1
 
 
 def test_calibrate_gives_the_promised_fields(capsys):

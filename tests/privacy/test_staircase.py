@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from decimal import Context, Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from dpmac.config import BadInput
 from dpmac.privacy import limits, staircase
@@ -87,7 +89,7 @@ def test_the_programs_code_is_private_and_earns_its_value_in_simulation(seed):
     utility, prior, epsilon = problem(seed)
     given = staircase.program(epsilon, len(prior))
     found = staircase.solve(staircase.decision_values(given.directions, utility, prior), given)
-    code = staircase.mechanism(found.weights, given.directions)
+    code = staircase.mechanism(found.weights, given)
     np.testing.assert_allclose(code.sum(1), 1, rtol=1e-12)
     assert (code.max(0) <= math.exp(epsilon) * code.min(0) * (1 + 1e-9)).all()
     rng, count = np.random.default_rng(seed), 200_000
@@ -165,8 +167,85 @@ def test_a_solver_that_stops_early_leaves_a_bound_that_holds(monkeypatch):
     best = staircase.solve(values, given)
     monkeypatch.setattr(staircase, "PIVOTS", 0)
     early = staircase.solve(values, given)
-    assert early.value <= best.value + 1e-12
+    assert early.value == pytest.approx(float(best.value), abs=1e-8)  # by another solver
     assert early.bound >= best.bound - 1e-12
+    monkeypatch.setattr(staircase, "linprog", lambda *_, **__: OptimizeResult(x=None))
+    start = staircase.solve(values, given)
+    assert start.value <= best.value + 1e-12
+    assert start.bound >= best.bound - 1e-12
+
+
+SMALL = [
+    (3, 20.0, 0.05),
+    (3, 10.0, 1e-6),
+    (4, 3.0, 1e-9),
+    (4, 5.0, 0.01),
+    (4, 5.0, 1e-4),
+    (4, 10.0, 1e-4),
+    (4, 1e-6, 1e-4),
+]
+"""Secrets, ε and δ whose programs have columns with entries of very different size."""
+
+
+@pytest.mark.parametrize(("secrets", "epsilon", "delta"), SMALL)
+def test_programs_with_small_entries_have_the_value_of_another_solver(secrets, epsilon, delta):
+    given = staircase.program(epsilon, secrets, delta)
+    utility = np.random.default_rng(0).normal(size=(40, secrets, 5))
+    values = staircase.decision_values(given.directions, utility)
+    found = staircase.solve(values, given)
+    assert (found.value <= found.bound + 1e-7).all()
+    assert (found.bound <= found.value + 1e-7).all()
+    np.testing.assert_allclose(found.weights @ given.directions, 1, atol=1e-9)
+    for each in range(4):
+        worth = np.append(-values[each], np.zeros(given.limits))
+        best = -linprog(worth, A_eq=given.rows, b_eq=given.right, method="highs-ipm").fun
+        assert found.value[each] == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "epsilon", "delta"),
+    [*SMALL, (2, 1.0, 0.0), (3, 0.3, 0.0), (4, 2.0, 0.0), (4, 50.0, 0.0), (3, 1e-6, 0.0)],
+)
+def test_a_code_keeps_its_budget_in_exact_arithmetic(secrets, epsilon, delta):
+    """Its floating-point numbers as fractions, against e^ε from 60 digits, rounded down."""
+    most = Fraction(Decimal(epsilon).exp(Context(prec=60))) * (1 - Fraction(1, 10**55))
+    given = staircase.program(epsilon, secrets, delta)
+    utility = np.random.default_rng(1).normal(size=(20, secrets, 5))
+    found = staircase.solve(staircase.decision_values(given.directions, utility), given)
+    for weights, value, each in zip(found.weights, found.value, utility, strict=True):
+        code = staircase.mechanism(weights, given)
+        np.testing.assert_allclose(code.sum(1), 1, rtol=1e-12)
+        assert worth(code, each, np.full(secrets, 1 / secrets)) == pytest.approx(float(value), abs=1e-6)
+        exact = [[Fraction(p) for p in row] for row in code.tolist()]
+        for one, other in itertools.permutations(exact, 2):
+            over = sum(max(p - most * q, Fraction(0)) for p, q in zip(one, other, strict=True))
+            assert over <= Fraction(delta)
+
+
+def test_weights_of_a_larger_budget_are_refused():
+    wide, given = staircase.program(1.0, 3, 0.2), staircase.program(1.0, 3, 0.01)
+    weights = staircase.solve(staircase.decision_values(wide.directions, np.eye(3)), wide).weights
+    with pytest.raises(BadInput, match="within the budget"):
+        staircase.mechanism(weights, given)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 0.02])
+def test_a_bound_with_delta_follows_from_the_program_without(delta):
+    """One sender against a program over whole codes; two with secrets of their own are worth the sum of both."""
+    for seed in range(PROBLEMS):
+        utility, prior, epsilon = problem(seed)
+        given, secrets = staircase.program(epsilon, len(prior)), len(prior)
+        found = staircase.solve(staircase.decision_values(given.directions, utility, prior), given)
+        certain = staircase.decision_values(np.eye(secrets), utility, prior)
+        bound = staircase.cut(found, certain, (secrets - 1) * delta)
+        best = directly(utility * prior[:, None], epsilon, delta)
+        assert best - 1e-6 <= bound <= best + 2 * secrets * delta * np.ptp(utility)
+    one = staircase.program(1.0, 3)
+    both = staircase.joint(one, 2)
+    pairs = np.array([[(i == a) + (j == b) for a in range(3) for b in range(3)] for i in range(3) for j in range(3)])
+    found = staircase.solve(staircase.decision_values(both.directions, pairs.astype(float)), both)
+    bound = staircase.cut(found, np.full(9, 2 / 9), 2 * 2 * delta)
+    assert 2 * limits.private_accuracy(1.0, delta, 3) <= bound <= 2 * limits.private_accuracy(1.0, 0.0, 3) + 8 * delta
 
 
 def scenes(seed, count=40, secrets=3):
@@ -274,6 +353,8 @@ def test_rays_are_counted(secrets, count):
     [
         (lambda: staircase.program(0, 3), "epsilon must lie"),
         (lambda: staircase.program(math.inf, 3), "epsilon must lie"),
+        (lambda: staircase.program(1e-9, 3), "epsilon must lie"),
+        (lambda: staircase.mechanism(np.ones(3), staircase.program(1.0, 2)), "add up to 1"),
         (lambda: staircase.program(1, 3, 1.0), "delta must lie"),
         (lambda: staircase.program(1, 1), "at least 2 values"),
         (lambda: staircase.program(1, 20), "columns"),

@@ -3,6 +3,8 @@
 import itertools
 import math
 from dataclasses import replace
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -84,6 +86,38 @@ def test_the_event_is_an_upper_bound_and_exact_for_single_symbols():
             assert claimed == pytest.approx(exact, rel=2e-3)
         else:
             assert claimed <= 1.25 * exact
+
+
+@pytest.mark.parametrize("symbols", [3, 8, 100])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.01, 0.3, 1.0, 5.0, 30.0])
+def test_the_stated_loss_is_no_smaller_than_that_of_what_is_drawn(symbols, epsilon):
+    """In exact fractions: the words of the threshold against e^ε₀ from 60 digits."""
+    spec = Channel("subset", symbols=symbols, period=0)
+    noise = privacy.calibrate(spec, epsilon, DELTA)
+    high, low = (int(word) for word in host_of(spec).parameters(noise).threshold)
+    left, d = Fraction((high << 32) + low, 2**64), host_of(spec).members(noise)
+    ratio = (1 - left) / left * Fraction(symbols - d, d)  # of a subset with the true symbol to one without
+    stated = privacy.pure_epsilon(Release(spec, noise))
+    assert ratio <= Fraction(Decimal(stated).exp(Context(prec=60)))
+
+
+@pytest.mark.parametrize(("symbols", "ratio"), [(3, 0.7), (4, 0.7), (5, 0.6)])
+def test_ties_between_words_move_every_subset_by_a_bounded_share(symbols, ratio):
+    """With words of N = 4 values, enumerated: (1 ± 1/N)^(k − 1) of an even choice, with and without the true symbol."""
+    spec, words = Channel("subset", symbols=symbols), 4
+    host = host_of(spec)
+    d = host.members(ratio)
+    drawn = np.array(list(itertools.product(range(words), repeat=symbols)), np.uint32)
+    for first, held in ((0xFFFFFFFF, 1), (0, 0)):
+        draws = np.zeros((len(drawn), 1 + symbols, 2), np.uint32)
+        draws[:, 0], draws[:, 1:, 0] = first, drawn
+        left = np.array([host.release(np.eye(symbols)[0], each, ratio) for each in draws])
+        _, counts = np.unique(left[left[:, 0] == held], axis=0, return_counts=True)
+        even = len(drawn) / math.comb(symbols - 1, d - held)
+        assert counts.sum() == len(drawn)
+        assert len(counts) == math.comb(symbols - 1, d - held)
+        assert counts.min() >= even * (1 - 1 / words) ** (symbols - 1)
+        assert counts.max() <= even * (1 + 1 / words) ** (symbols - 1)
 
 
 def test_a_ledger_adds_up_uses(tmp_path):

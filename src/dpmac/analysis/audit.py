@@ -419,7 +419,8 @@ def audit(
     audited = sum(amount > 0 for amounts in noise for amount in amounts)
     require(audited > 0, "no agent of this run has a finite budget, so there is no claim to audit")
     paths = paths_of(path, spec)
-    each = privacy.family_confidence(audited * len(paths), confidence)
+    half = privacy.family_confidence(2, confidence)  # one for the bounds, one for the checks
+    each = privacy.family_confidence(audited * len(paths), half)
     counts = {"simulated": episodes, "deployed": episodes if deployed_episodes is None else deployed_episodes}
     for one in paths:  # before anything is sampled
         privacy.audit.check_audit(loaded.runs[0].budget.delta, counts[one], each, seed)
@@ -433,7 +434,7 @@ def audit(
             sampled = max(8, min(counts[one] // 50, 200))
             found = white_box(loaded.program, team, scale, noise[index], sampled, seed, one)
             found += rare_inputs(team, scale, noise[index], sampled, seed, one)
-            family = privacy.family_confidence(len(loaded.runs) * len(paths), confidence)
+            family = privacy.family_confidence(len(loaded.runs) * len(paths), half)
             checked[one] = len(found), privacy.failures(found, family)
         for agent, amount in enumerate(noise[index]):
             if amount == 0:

@@ -229,10 +229,12 @@ def eavesdrop(
         require(
             whole(count, 4 * FEWEST, 10**6), f"episodes must be a whole number from {4 * FEWEST} to 10^6, not {count}"
         )
-    if not jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed)):
+    names = jax.eval_shape(lambda key: task.secrets(task.reset(key)), jax.random.key(seed))
+    if not names:
         return [[] for _ in loaded.runs]
     paths = audit.paths_of(path, config.channel)
-    each = privacy.family_confidence(len(loaded.runs) * task.agents * len(paths) * len(hears), confidence)
+    verdicts = len(loaded.runs) * task.agents * len(names) * len(paths) * len(hears)
+    each = privacy.family_confidence(verdicts, confidence)
     found = []
     for index, run in enumerate(loaded.runs):
         team, scale = loaded.one(index)

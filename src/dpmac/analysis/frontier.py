@@ -37,7 +37,7 @@ def examine(
     is added to the run's final.json, so that a kill loses the run in hand at most. All verdicts on the family, to which
     those wanted belong, hold together with the frontier's confidence.
     """
-    confidence = privacy.family_confidence(len(speakers(family)), CONFIDENCE)
+    confidence = privacy.family_confidence(2 * len(speakers(family)), CONFIDENCE)  # of eavesdroppers, and of audits
     speaking = set() if brief else {*speakers(wanted)}
     config = next(iter(wanted.values()))
     cheap = tasks.abilities(tasks.make(config.task, **config.task_options)).shares is not None

@@ -39,9 +39,9 @@ from dpmac.tasks.speaker_listener import SpeakerListener
 LINES = {
     "randomised": "randomised response, scripted walkers",
     "two": "two symbols, grouped by the landmarks, scripted walkers",
-    "fixed": "best fixed code, scripted walkers",
-    "shared": "best code by the landmarks, scripted walkers",
-    "public": "best code with public landmarks, scripted walkers",
+    "fixed": "fixed code, scripted walkers",
+    "shared": "code by the landmarks, scripted walkers",
+    "public": "code with public landmarks, scripted walkers",
     "bound": "bound: no mechanism and no walker passes",
 }
 MOST_AGENTS, MOST_SECRETS = 3, 4
@@ -87,29 +87,39 @@ class Places(NamedTuple):
 
 def curves(task: Task, epsilons: Sequence[float], episodes: int, delta: float = 0.0) -> dict[str, Any]:
     """All lines over ε as plain data: mean and standard error over starts of the return, for each line and ε; and the
-    scripted walkers' return without any message. δ concerns the bound alone; codes do without."""
+    scripted walkers' return without any message. δ concerns the bound, and an alarm's symbols at every step; other
+    codes do without. Agents with a limited view have the bound alone: scripted walkers see all landmarks."""
     if isinstance(task, Place):
         return curves_of_a_number(task, epsilons, episodes, delta)
     if isinstance(task, Alarm):
         return curves_of_a_moment(task, epsilons, episodes, delta)
     scenes = scenes_of(task, episodes)
-    few = task.agents <= MOST_AGENTS
-    names = [name for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)]
-    points: dict[str, list[dict[str, float]]] = {name: [] for name in (names if few else ["randomised"])}
+    names = names_of(task)
+    points: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for epsilon in epsilons:
-        if few:
-            found = scripted(scenes, epsilon) | {"bound": bound(scenes, epsilon, delta)}
+        earned = scripted(scenes, epsilon) if "fixed" in names else {}
+        if "bound" in names:
+            earned["bound"] = bound(scenes, epsilon, delta)
         else:
-            found = {"randomised": randomised(scenes, epsilon)}
-        for name in points:
-            points[name].append({"epsilon": float(epsilon)} | summary(found[name]))
-    return {
-        "task": task.name,
-        "episodes": episodes,
-        "delta": delta,
-        "silence": summary(silence(scenes)),
-        "lines": {name: {"label": LINES[name], "points": points[name]} for name in points},
-    }
+            earned["randomised"] = randomised(scenes, epsilon)
+        for name in names:
+            points[name].append({"epsilon": float(epsilon)} | summary(earned[name]))
+    lines = {name: {"label": LINES[name], "points": points[name]} for name in names}
+    found = {"task": task.name, "episodes": episodes, "delta": delta, "lines": lines}
+    return found if names == ["bound"] else found | {"silence": summary(silence(scenes))}
+
+
+def names_of(task: Task) -> list[str]:
+    """The lines of a task whose landmarks are known."""
+    if not sees_all(task):
+        return ["bound"]
+    if task.agents > MOST_AGENTS:
+        return ["randomised"]
+    return [name for name in LINES if name not in BY_SCENE or not isinstance(task, SpeakerListener)]
+
+
+def sees_all(task: Task) -> bool:
+    return math.isinf(getattr(task, "view_radius", math.inf))
 
 
 def curves_of_a_number(task: Place, epsilons: Sequence[float], episodes: int, delta: float) -> dict[str, Any]:
@@ -163,7 +173,7 @@ def one_word(slots: int, epsilon: float) -> list[np.ndarray]:
 def every_slot(slots: int, epsilon: float, delta: float) -> list[np.ndarray]:
     """The same where every step says by randomised response whether it has begun."""
     channel = dataclasses.replace(LINES_OF_TEAMS["response-every"].channel, symbols=2)
-    flip = privacy.calibrate(channel, epsilon, delta, slots)
+    flip = privacy.calibrate(channel, epsilon, delta, slots) if delta else response_flip(epsilon / slots, 2)
     heard = [np.ones((slots, 1))]
     for t in range(slots - 1):
         begun = (np.arange(slots) <= t)[:, None]
@@ -205,7 +215,7 @@ def applies(task: Task) -> bool:
         return isinstance(task, Place)
     secrets = getattr(task, "symbols", 0)
     few = task.agents <= MOST_AGENTS and secrets <= MOST_SECRETS
-    return few or math.comb(task.agents + secrets - 2, secrets - 1) <= MOST_HEARD
+    return few or (sees_all(task) and math.comb(task.agents + secrets - 2, secrets - 1) <= MOST_HEARD)
 
 
 def scenes_of(task: Task, episodes: int) -> Scenes:
@@ -297,7 +307,7 @@ def two_symbols(spread: np.ndarray, program: Program) -> np.ndarray:
 
 def fixed_code(earned: np.ndarray, program: Program, weights: np.ndarray) -> np.ndarray:
     """Weights (direction,) of the best code for all scenes. Where receivers hear several senders, all use it, and it is
-    improved while the others keep theirs."""
+    improved while the others keep theirs, so that a better one may exist."""
     mass = staircase.posteriors(program.directions)[1]
     mean, best = earned.mean(0, keepdims=True), weights
     for _ in range(ROUNDS):
@@ -354,7 +364,8 @@ def bound(scenes: Scenes, epsilon: float, delta: float = 0.0) -> np.ndarray:
     every walker; the mean over secrets and noise draws.
 
     For each receiver and each first action: the joint program of all others over the least costs of walking. The best
-    first action counts. With limits on δ, several senders take the dual of the pure program, extended.
+    first action counts. With limits on δ, several senders take the dual of the pure program, extended, or cut where
+    columns would be too many.
     """
     parts = [
         scenes._replace(agents=scenes.agents[i : i + CHUNK], landmarks=scenes.landmarks[i : i + CHUNK])
@@ -373,6 +384,8 @@ def bounds(scenes: Scenes, epsilon: float, delta: float) -> np.ndarray:
     if not several:
         return found.bound
     wide = staircase.program(epsilon, secrets, delta)
+    if len(wide.directions) ** senders > staircase.MOST_COLUMNS:
+        return staircase.cut(found, relaxed(scenes, np.eye(secrets)), senders * (secrets - 1) * delta)
     return staircase.extend(found.dual, relaxed(scenes, wide.directions), staircase.joint(wide, senders))
 
 

@@ -202,7 +202,7 @@ class Audit(Calibrate):
     The verdict "refuted" means that the claimed ε is wrong. All verdicts of one call hold together with the stated
     confidence. For a run, every private agent of every team is audited: by whole transcripts of two canaries through
     its trained sender, and by checks of every message of real episodes. A run has its own channel and claim, so options
-    of a channel are only for audits without a run. The exit code is 1 if a claim is refuted.
+    of a channel are only for audits without a run. The exit code is 1 if a claim is refuted or a check fails.
     """
 
     folder: tyro.conf.Positional[Path | None] = None
@@ -263,9 +263,9 @@ def check_size(size: int) -> None:
 
 
 def conclude(answers: list[dict[str, Any]], as_json: bool, bad: str) -> None:
-    """Print answers; the exit code is 1 where one of them has the bad verdict."""
+    """Print answers; the exit code is 1 where one of them has the bad verdict, or a check that fails."""
     cli.emit(answers, as_json, lambda: tabulated(answers))
-    if any(answer["verdict"] == bad for answer in answers):
+    if any(answer["verdict"] == bad or answer.get("failed_checks") for answer in answers):
         raise SystemExit(1)
 
 

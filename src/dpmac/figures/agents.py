@@ -43,7 +43,7 @@ def points(frontiers: Sequence[dict[str, Any]]) -> list[Point]:
         limits, agents = found["limits"] or {}, found["agents"]
         told = limits.get("lines", {}).get("randomised", {}).get("points", [])
         earned = {("response-once", point["epsilon"]): point["return_mean"] / agents for point in told}
-        silence = limits["silence"]["return_mean"] / agents if limits else None
+        silence = limits["silence"]["return_mean"] / agents if "silence" in limits else None
         for row in found["rows"]:
             kind = row["line"], row["epsilon"]
             if kind in shared and row["line"] != "silent":

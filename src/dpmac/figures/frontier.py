@@ -34,18 +34,18 @@ GAPS = {
 LIMITS = {
     "randomised": "k-ary response",
     "two": "two symbols",
-    "fixed": "best fixed code",
-    "shared": "best code that uses the scene",
-    "public": "best code, scene public",
+    "fixed": "fixed code",
+    "shared": "code that uses the scene",
+    "public": "code, scene public",
     "every": "every step, Bayes receivers",
     "word": "on the moment, Bayes receivers",
     "bound": "bound for everybody",
 }
-"""What no team of a kind can earn more than, in the order of `analysis.limit`."""
+"""What codes earn by scripted walkers or Bayes receivers, and the bound, in the order of `analysis.limit`."""
 DRAWN = {
-    "fixed": ("best fixed code (scripted walkers)", "#555555", ":"),
-    "shared": ("best code that uses the scene (scripted walkers)", "#555555", "--"),
-    "public": ("best code if the scene were public (scripted walkers)", "#555555", "-."),
+    "fixed": ("fixed code (scripted walkers)", "#555555", ":"),
+    "shared": ("code that uses the scene (scripted walkers)", "#555555", "--"),
+    "public": ("code if the scene were public (scripted walkers)", "#555555", "-."),
     "every": ("every step, binary (Bayes receivers)", "#555555", ":"),
     "word": ("on the moment (Bayes receivers)", "#555555", "--"),
     "bound": ("bound: no mechanism and no walker passes", INK, "-"),

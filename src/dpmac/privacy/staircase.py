@@ -26,15 +26,20 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import linprog
 
 from dpmac.config import require
 
-LARGEST = 50.0
-"""The largest ε: what is told at e^50 to 1 is told."""
+SMALLEST, LARGEST = 1e-6, 50.0
+"""ε at which programs are solved: what is told at e^50 to 1 is told, and below 1e-6 columns are hard to tell apart."""
 MOST_COLUMNS = 5000
 PIVOTS = 500
-"""Of the simplex method, at most; a program that needs more keeps a bound that holds but could be lower."""
+"""Of the simplex method, at most; a program that needs more is left to another solver."""
 TOLERANCE = 1e-10
+FEASIBLE, ROUNDING = 1e-9, 1e-15
+"""By how much weights may miss a row: as a share of what it counts, and of 1."""
+LOOSE = 1e-7
+"""A bound that is farther from the code's worth, as a share of the largest value, asks for another solver."""
 BISECTIONS = 20
 
 
@@ -70,7 +75,7 @@ class Solution(NamedTuple):
 
 def program(epsilon: float, secrets: int, delta: float = 0.0) -> Program:
     """All (ε, δ)-DP codes of one secret with k values."""
-    require(0 < epsilon <= LARGEST, f"epsilon must lie in (0, {LARGEST}], not {epsilon}")
+    check(epsilon)
     require(0 <= delta < 1, f"delta must lie in [0, 1), not {delta}")
     require(secrets >= 2, f"a secret has at least 2 values, not {secrets}")
     low, singles = math.exp(-epsilon), np.arange(secrets)
@@ -149,6 +154,10 @@ def kron(parts: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
+def check(epsilon: float) -> None:
+    require(SMALLEST <= epsilon <= LARGEST, f"epsilon must lie in [{SMALLEST:g}, {LARGEST:g}], not {epsilon}")
+
+
 def check_size(columns: int) -> None:
     require(columns <= MOST_COLUMNS, f"a program may have {MOST_COLUMNS} columns, not {columns}; take fewer secrets")
 
@@ -195,17 +204,43 @@ def solve(values: np.ndarray, given: Program) -> Solution:
     flat = np.asarray(values, float).reshape(-1, len(given.directions))
     require(bool(np.isfinite(flat).all()), "values must be finite numbers")
     padded = np.hstack([flat, np.zeros((len(flat), given.rows.shape[1] - flat.shape[1]))])
-    basis = simplex(padded, given)
-    matrix = given.rows.T[basis]  # (problem, basic column, row)
-    held = np.linalg.solve(matrix.transpose(0, 2, 1), np.broadcast_to(given.right[:, None], (*basis.shape, 1)))[..., 0]
-    weights = np.zeros_like(padded)
-    np.put_along_axis(weights, basis, np.maximum(held, 0), axis=1)
-    weights = weights[:, : flat.shape[1]]
-    prices = np.linalg.solve(matrix, np.take_along_axis(padded, basis, 1)[..., None])[..., 0]
+    weights, prices = solved(padded, given, simplex(padded, given))
     dual, bound = certify(prices, flat, given)
-    shape = values.shape[:-1]
+    tight = np.abs(bound - np.sum(weights * padded, axis=1)) <= LOOSE * np.abs(padded).max(1)
+    for failed in np.flatnonzero(~(tight & holds(weights, given))):
+        weights[failed], prices[failed] = other_solver(padded[failed], given)
+        dual[failed], bound[failed] = certify(prices[failed], flat[failed], given)
+    weights, shape = weights[:, : flat.shape[1]], values.shape[:-1]
     worth = np.sum(weights * flat, axis=1)
     return Solution(worth.reshape(shape), bound.reshape(shape), weights.reshape(values.shape), dual.reshape(*shape, -1))
+
+
+def solved(values: np.ndarray, given: Program, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (problem, column) and prices (problem, row) of these bases; nonsense for a singular one."""
+    matrix = given.rows.T[basis]  # (problem, basic column, row)
+    matrix[np.linalg.slogdet(matrix)[0] == 0] = np.eye(len(given.right))
+    inverse = np.linalg.inv(matrix)
+    weights = np.zeros_like(values)
+    np.put_along_axis(weights, basis, np.maximum(given.right @ inverse, 0), axis=1)
+    return weights, (inverse @ np.take_along_axis(values, basis, 1)[..., None])[..., 0]
+
+
+def holds(weights: np.ndarray, given: Program) -> np.ndarray:
+    """Whether weights (…, column) of 0 or more keep all rows."""
+    missed = np.abs(weights @ given.rows.T - given.right)
+    return np.all(missed <= FEASIBLE * given.right + ROUNDING, axis=-1)
+
+
+def other_solver(values: np.ndarray, given: Program) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (column,) and prices (row,) from HiGHS, or else those of the start."""
+    close = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+    shares = given.rows / given.right[:, None]  # those of a small δ count as much as others
+    for method in ("highs-ipm", "highs-ds"):
+        found = linprog(-values, A_eq=shares, b_eq=np.ones(len(shares)), method=method, options=close)
+        if found.x is not None and holds(weights := np.maximum(found.x, 0), given):
+            return weights, -found.eqlin.marginals / given.right
+    weights, prices = solved(values[None], given, given.basis[None])
+    return weights[0], prices[0]
 
 
 def simplex(values: np.ndarray, given: Program) -> np.ndarray:
@@ -227,8 +262,11 @@ def simplex(values: np.ndarray, given: Program) -> np.ndarray:
         rows = np.arange(len(active))
         part = table[active]
         column = part[rows, :, entering]
-        ratios = np.where(column > TOLERANCE, part[:, :, -1] / np.where(column > TOLERANCE, column, 1), np.inf)
-        leaving = np.argmin(ratios, axis=1)
+        usable = column > TOLERANCE
+        ratios = np.where(usable, part[:, :, -1] / np.where(usable, column, 1), np.inf)
+        slack = np.where(usable, (part[:, :, -1] + ROUNDING) / np.where(usable, column, 1), np.inf)
+        near = ratios <= slack.min(1, keepdims=True)
+        leaving = np.argmax(np.where(near, column, 0), axis=1)  # a small pivot would magnify what was rounded
         pivot = part[rows, leaving] / column[rows, leaving][:, None]
         part -= column[:, :, None] * pivot[:, None, :]
         part[rows, leaving] = pivot
@@ -269,11 +307,32 @@ def extend(dual: np.ndarray, values: np.ndarray, wide: Program) -> np.ndarray:
     return certify(np.concatenate([dual, prices], axis=-1), values, wide)[1]
 
 
-def mechanism(weights: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """P(y|i) (secret, symbol) of a code: one symbol for each column of positive weight (direction,)."""
-    used = weights > 0
-    found = (weights[used, None] * directions[used]).T
-    return found / found.sum(1, keepdims=True)
+def cut(found: Solution, certain: np.ndarray, lost: float) -> np.ndarray:
+    """A bound (…,) with δ from what solves a program without, where it is worth `certain` (…, secret) to know a secret.
+
+    Cut each column z down to z′_i = min(z_i, e^ε·min_j z_j), whose ratios are e^ε at most. For each secret all columns
+    together lose Σ_j (z_i − e^ε·z_j)₊ at most, which is (k − 1)·δ for every sender: `lost`. Values add up less than
+    columns do, so V(z) ≤ a·z′ + V(z − z′) for the dual a, and the last is at most Σ_i (z_i − z′_i)·certain_i.
+    """
+    return found.bound + lost * np.maximum(certain - found.dual, 0).sum(-1)
+
+
+def mechanism(weights: np.ndarray, given: Program) -> np.ndarray:
+    """P(y|i) (secret, symbol) of a sender's code: one symbol for each column of positive weight (direction,).
+
+    It keeps the program's budget whatever was rounded, since all secrets take a share of their mean: ratios that are
+    `off` by rounding fall below e^ε again, and what exceeds e^ε shrinks by as much as rounding left it above δ.
+    """
+    used, low, k = weights > 0, given.directions[0].min(), given.directions.shape[1]
+    sums, spent = np.split(given.rows[:, : len(weights)][:, used] @ weights[used], [k])
+    missed = np.append(np.abs(sums - 1), spent - given.right[k:])
+    within = bool((missed <= FEASIBLE * given.right + ROUNDING).all())
+    require(within, "weights must make a code: rows that add up to 1, within the budget")
+    off = sums.max() / sums.min() - 1 + 32 * np.finfo(float).eps
+    share = min(1.0, k * off / (1 - low))
+    share = max([share, *(1 - given.right[k:] / np.maximum(spent * (1 + 4 * share), given.right[k:]))])
+    found = (weights[used, None] * given.directions[used]).T / sums[:, None]
+    return (1 - share) * found + share * found.mean(0)
 
 
 # Scenes ---------------------------------------------------------------------------------------------------------------

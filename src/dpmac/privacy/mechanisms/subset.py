@@ -5,6 +5,7 @@ every ε above 0.41, the two are the same.
 """
 
 import math
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ class Subset(Symbols):
         times that, and else 0. All pairs of symbols are alike, in both directions."""
         k, d = self.channel.symbols, self.members(noise)
         up = self.inclusion(noise) * (k - d) / (k - 1)
-        return Lattice(-math.log(noise), (up * noise, 1 - up - up * noise, up))
+        return Lattice(-math.log(noise) * (1 + 4 * losses.ULP), (up * noise, 1 - up - up * noise, up))
 
     def noise_of(self, epsilon: float) -> float:
         return math.exp(-epsilon)
@@ -175,13 +176,14 @@ class Subset(Symbols):
         self.check_noise(noise)
         k, d, p = self.channel.symbols, self.members(noise), self.inclusion(noise)
         slope = (p * k - d) / (k - 1)
-        return Selection(threshold_of((k - d) * noise / (d + (k - d) * noise)), np.int32(d), np.float32(slope))
+        left = (k - d) * Fraction(noise)
+        return Selection(threshold_of(left / (d + left)), np.int32(d), np.float32(slope))
 
     def released(self, xp: Any, message: Any, draws: Any, parameters: Selection) -> Any:
         """The true symbol unless it is left out, and as many others as are missing: those with the smallest words.
 
-        Exact but for 2⁻⁶⁴ in p and for ties between words, of probability below k²/2·2⁻⁶⁴, in which the first symbol
-        wins: subsets have their probabilities up to k²·2⁻⁶⁴ in total variation.
+        p is rounded to the side of more privacy, and the first symbol wins a tie between words: subsets with the true
+        symbol, and those without, have their probabilities up to a share of k·2⁻⁶⁴.
         """
         k = self.channel.symbols
         own = one_hot(xp, choose(xp, message), k) > 0

@@ -8,6 +8,7 @@ which as many are drawn whatever is sent; thresholds are rounded to the side of 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Container
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,14 @@ def words_of(value: int) -> np.ndarray:
     return np.array([value >> 32, value & 0xFFFFFFFF], np.uint32)
 
 
-def threshold_of(probability: float) -> np.ndarray:
+def threshold_of(probability: float | Fraction) -> np.ndarray:
     """Words of ⌈probability·2⁶⁴⌉: a random word below it has at least this probability, and 2⁻⁶⁴ more at most."""
     require(
         probability == 0 or probability >= 2.0**-64,
-        f"a probability of {probability:.3g} is below 2^-64 and cannot be drawn: choose a smaller epsilon, or inf",
+        f"a probability of {float(probability):.3g} is below 2^-64 and cannot be drawn: choose a smaller epsilon, or "
+        "inf",
     )
-    return words_of(min(math.ceil(probability * 2**64), 2**64 - 1))
+    return words_of(min(math.ceil(Fraction(probability) * 2**64), 2**64 - 1))
 
 
 def below(first: Any, second: Any) -> Any:

@@ -1,5 +1,7 @@
 """Closed forms of binary sums as a collaborative game against brute force in whole numbers, so without rounding."""
 
+import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -112,6 +114,24 @@ def test_quadratic_equilibria_equal_all_nine_cases(h):
                 np.testing.assert_allclose(segment.start, [float(p) for p in point], atol=1e-12)
 
 
+@pytest.mark.parametrize("h", [1 - 2**-53, 1 - 2**-40, 1 + 2**-52, 1 + 2**-40])
+def test_quadratic_equilibria_are_right_next_to_coupling_one(h):
+    for R1, R2 in itertools.product(range(-4, 21), repeat=2):  # r = R/8 is exact in binary
+        expected = exact_equilibria(Fraction(R1, 8), Fraction(R2, 8), Fraction(h))
+        found = [segment.start for segment in families.linear_equilibria((R1 / 8, R2 / 8), h)]
+        assert all(min(math.dist(p, (float(q[0]), float(q[1]))) for q in expected) < 1e-9 for p in found), (R1, R2)
+        assert all(min(math.dist(p, (float(q[0]), float(q[1]))) for p in found) < 1e-9 for q in expected), (R1, R2)
+
+
+def test_huge_ratios_next_to_coupling_one_keep_everything_secret():
+    assert families.linear_equilibria((1e308, 1e307), 1 - 2**-53) == (Segment((1.0, 1.0), (1.0, 1.0)),)
+
+
+def test_ratios_equal_but_for_rounding_count_as_equal_next_to_coupling_one():
+    (found,) = families.linear_equilibria((0.07 / 0.1, 0.7), 1 - 2**-53)
+    assert found.start == pytest.approx((0.35, 0.35))
+
+
 def test_quadratic_at_coupling_one_is_binary_sums():
     for R1 in RATIOS:
         for R2 in RATIOS:
@@ -147,3 +167,9 @@ def test_no_weight_on_the_benefit_is_refused():
     for B in ((0.0, 1.0), (1.0, -2.0)):
         with pytest.raises(GameError, match="B must be above 0"):
             families.binary_sums(B, (1.0, 1.0))
+
+
+def test_a_ratio_that_is_not_finite_is_refused():
+    for family in (families.binary_sums, families.quadratic):
+        with pytest.raises(GameError, match="C/B must be finite for both players"):
+            family(B=(1e-300, 1.0), C=(1e10, 0.4))

@@ -24,6 +24,14 @@ def test_the_example_runs_and_its_equilibria_are_found(capsys):
     assert [a.point for a in names["result"].equilibria.approximate] == [(0.0, 0.0), (1.0, 1.0)]
 
 
+def test_every_module_that_the_page_names_is_in_the_reference():
+    table = PAGE.read_text().split("| modules of `dpmac.games` |\n")[1].split("\n\n")[0]
+    named = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[3])}
+    reference = (DOCS / "reference-games.md").read_text()
+    assert set(re.findall(r"^::: dpmac\.games\.(\w+)$", reference, re.MULTILINE)) == named
+    assert len(named) == 10
+
+
 def test_every_picture_exists():
     pictures = re.findall(r"\]\((pictures/[^)]+)\)", PAGE.read_text())
     assert len(pictures) == 5
@@ -63,6 +71,7 @@ def test_the_numbers_of_the_counterexample_and_of_the_potentials_are_what_the_co
     assert main(["games", "rounds", "--json"]) == 0
     gaps = json.loads(capsys.readouterr().out)["largest_potential_gap"]
     assert gaps["corrected"] < 1e-14
+    assert "less than 1e-14 for the corrected potential" in text
     assert f"by {gaps['printed']:.3g} for the printed one" in text
     assert f"The gap is then {gaps['corrected_reacting']:.3g} " in text
 

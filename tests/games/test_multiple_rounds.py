@@ -117,9 +117,17 @@ def test_no_potential_once_policies_react_to_messages():
     assert rounds.reaction_gap(game, [1.0, 1.0, 1.0]) == pytest.approx(2 * (0.3 + 0.4))
 
 
+def test_the_order_of_the_agents_makes_no_difference_to_the_reaction():
+    """β = 0, T = 5, g = 1. One without savings reacts with nothing; the other loses α in rounds 3 to 5."""
+    for savings in itertools.permutations([0.0, 1.0, 1.0]):
+        assert rounds.reaction_gap(Rounds(alpha=0.3, beta=0.0), savings) == pytest.approx(0.9)
+
+
 def test_nobody_reacts_in_a_single_round_or_to_a_gift_of_nothing():
+    """Only the other's gift is heard of; the one without savings then loses β in round 2."""
     assert rounds.reaction_gap(Rounds(horizon=1), [1.0, 1.0]) == pytest.approx(0, abs=1e-12)
-    assert rounds.reaction_gap(Rounds(horizon=4), [0.0, 1.0]) == pytest.approx(0, abs=1e-12)
+    assert rounds.reaction_gap(Rounds(horizon=4), [0.0, 0.0]) == pytest.approx(0, abs=1e-12)
+    assert rounds.reaction_gap(Rounds(horizon=4), [0.0, 1.0]) == pytest.approx(0.4)
 
 
 def test_the_equilibrium_stays_one_among_policies_that_react():
@@ -172,8 +180,9 @@ def test_what_the_rules_forbid_is_refused():
         rounds.episode(game, [1.0, 1.0], [[0.6, 0.0], [0.6, 0.0]], fine)
     with pytest.raises(GameError, match=r"p must lie in \[0, 1\]"):
         rounds.episode(game, [1.0, 1.0], fine, fine + 1.5)
-    with pytest.raises(GameError, match="savings must be finite"):
-        rounds.never_share(game, [1.0, np.nan])
-    for options in ({"alpha": -1.0}, {"beta": np.nan}, {"horizon": 0}, {"discount": 1.1}):
+    for saving in (-1.0, 1e308, np.nan, np.inf):
+        with pytest.raises(GameError, match="savings must be at least 0 and at most"):
+            rounds.never_share(game, [1.0, saving])
+    for options in ({"alpha": -1.0}, {"alpha": 1e308}, {"beta": np.nan}, {"horizon": 0}, {"discount": 1.1}):
         with pytest.raises(GameError, match="must"):
             dataclasses.replace(game, **options)

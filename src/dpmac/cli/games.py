@@ -50,9 +50,10 @@ class BinarySums:
 class Cgp:
     """A collaborative game with privacy: the paper's statements, potentials, equilibria and best-response dynamics."""
 
-    family: Family = "binary-sums"
-    """binary-sums: V^M = −½(p₁ + p₂)². guesses: V^M from the guesses of two agents. quadratic: binary-sums with a
-    coupling. counterexample: to the proof of the paper's theorem, and with --C 10 10 to the theorem."""
+    family: Family | None = None
+    """binary-sums (the default): V^M = −½(p₁ + p₂)². guesses: V^M from the guesses of two agents. quadratic:
+    binary-sums with a coupling. counterexample: to the proof of the paper's theorem, and with --C 10 10 to the
+    theorem."""
     game: str = ""
     """Your own as package.module:Name: a dpmac.games.cgp.Game, or a function without arguments that returns one."""
     B: tuple[float, ...] = ()
@@ -68,7 +69,8 @@ class Cgp:
     grid: int = 160
     """Cells along each axis, a multiple of 8, for conditions and for equilibria without a closed form."""
     tolerance: float | None = None
-    """Regret up to which a point is an approximate equilibrium; by default a millionth of the utilities' range."""
+    """Regret up to which a point is an approximate equilibrium, for games without a closed form; by default a
+    millionth of the utilities' range."""
     start: tuple[float, ...] = (0.0, 0.0)
     """Where best-response dynamics start."""
     plot: str = ""
@@ -120,9 +122,10 @@ def binary_sums(argv: Sequence[str]) -> None:
 
     check_seed(options.seed)
     require(not (options.epsilon and options.p), "give either --epsilon or --p, not both")
-    p = sums.probabilities("p", options.p or sums.perturbation(options.epsilon or (1.0,)), options.agents)
+    epsilon = sums.privacy(options.p) if options.p else options.epsilon or (1.0,)
+    p = sums.probabilities("p", options.p or sums.perturbation(epsilon), options.agents)
     prior = sums.probabilities("prior", options.prior, options.agents)
-    answer = answers.sums_answer(p, prior, options.bits, options.rounds, options.seed)
+    answer = answers.sums_answer(p, epsilon, prior, options.bits, options.rounds, options.seed)
     played = min(options.rounds, 200_000)
     draw(options.plot, lambda of: of.error_against_epsilon(options.agents, prior, played, options.seed))
     cli.emit(answer, options.json, lambda: answers.sums_words(answer))
@@ -134,9 +137,9 @@ def cgp(argv: Sequence[str]) -> None:
     from dpmac.games import answers
     from dpmac.games.study import study
 
-    game = chosen(options)
+    name, game = chosen(options)
     studied = study(game, options.grid, options.tolerance, two("--start", options.start) or (0.0, 0.0))
-    answer = answers.game_answer(options.game or options.family, game, studied)
+    answer = answers.game_answer(name, game, studied)
     draw(options.plot, lambda of: of.square(game, studied))
     cli.emit(answer, options.json, lambda: answers.game_words(answer))
 
@@ -149,6 +152,7 @@ def rounds(argv: Sequence[str]) -> None:
 
     check_seed(options.seed)
     n = options.agents
+    require(n >= 2, f"multiple-round sums need at least 2 agents, not {n}")
     require(len(options.savings) in (1, n), f"--savings must be one number or one for each of {n} agents")
     savings = options.savings * n if len(options.savings) == 1 else options.savings
     game = sums.Rounds(options.alpha, options.beta, options.horizon, options.discount)
@@ -157,20 +161,21 @@ def rounds(argv: Sequence[str]) -> None:
     cli.emit(answer, options.json, lambda: answers.rounds_words(answer))
 
 
-def chosen(options: Cgp) -> "Game":
-    """The game that the options name, with their weights where they give any."""
+def chosen(options: Cgp) -> "tuple[str, Game]":
+    """The name of the game that the options choose, and the game, with their weights where they give any."""
     from dpmac.games import families
 
-    family = "" if options.game else options.family
+    require(not (options.game and options.family), "give either --family or --game, not both")
+    family = "" if options.game else options.family or "binary-sums"
     require(not options.clipped or family == "binary-sums", "--clipped goes with --family binary-sums")
     require(options.coupling is None or family == "quadratic", "--coupling goes with --family quadratic")
     require(options.utility is None or family == "guesses", "--utility goes with --family guesses")
     weights: dict[str, Any] = {name: given for name in "BC" if (given := two(f"--{name}", getattr(options, name)))}
     if options.game:
-        return replace(load(options.game), **weights, **({"closed_form": None} if weights else {}))
+        return options.game, replace(load(options.game), **weights, **({"closed_form": None} if weights else {}))
     given = {"clipped": options.clipped or None, "coupling": options.coupling, "utility": options.utility}
     own = {name: value for name, value in given.items() if value is not None}
-    return families.FAMILIES[family](**weights, **own)
+    return family, families.FAMILIES[family](**weights, **own)
 
 
 def load(name: str) -> "Game":
@@ -179,7 +184,10 @@ def load(name: str) -> "Game":
 
     require(all(name.partition(":")), f"a game of your own is named package.module:Name, not {name!r}")
     found = plugins.load("game", name, {}, lambda _: True, "a game")
-    game = found() if callable(found) else found
+    try:
+        game = found() if callable(found) else found
+    except Exception as error:  # a user's function may raise anything
+        raise BadInput(f"{name!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(game, Game):
         raise BadInput(f"{name!r} must be a dpmac.games.cgp.Game, or return one, not {type(game).__name__}")
     return game
@@ -194,6 +202,7 @@ def two(name: str, numbers: tuple[float, ...]) -> tuple[float, float] | None:
 def draw(path: str, picture: "Callable[[Any], Figure]") -> None:
     """Write the picture that `dpmac.figures.games` makes, where a path is given."""
     if path:
-        from dpmac.figures import games
+        from dpmac.figures import games, privacy
 
-        games.save(picture(games), path)
+        privacy.check_format(path)
+        privacy.save(picture(games), path)

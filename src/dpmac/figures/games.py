@@ -1,13 +1,11 @@
 """Pictures of the games."""
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpmac.games import binary_sums as sums
-from dpmac.games import require, rounds
+from dpmac.games import rounds
 from dpmac.games.cgp import Array, Game, best_responses
 from dpmac.games.equilibria import grid_regret
 from dpmac.games.potential import on_grid
@@ -17,17 +15,8 @@ from dpmac.games.study import Study
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"
 
 
-def save(figure: Figure, path: str) -> None:
-    """Write a picture in the format that its name ends with."""
-    allowed = figure.canvas.get_supported_filetypes()
-    ending = path.rpartition(".")[2]
-    require(ending in allowed, f"a picture's name must end with one of {', '.join(allowed)}, not {path!r}")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
 def error_against_epsilon(agents: int, prior: Array, played: int, seed: int) -> Figure:
-    """Mean squared error of one guess against ε: lines in closed form, dots from so many rounds played."""
+    """Mean squared error of a guess, over agents, against ε: lines in closed form, dots from so many rounds played."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
     epsilons, rng = np.geomspace(0.05, 10, 121), np.random.default_rng(seed)
@@ -36,13 +25,19 @@ def error_against_epsilon(agents: int, prior: Array, played: int, seed: int) -> 
         for i, epsilon in enumerate(epsilons):
             p = np.full(agents, sums.perturbation(epsilon))
             receiver = sums.receivers(p, prior)[name]
-            errors.append(sums.moments(receiver, p, prior).mse[0])
+            errors.append(sums.moments(receiver, p, prior).mse.mean())
             if i % 12 == 6:
-                mse = sums.simulate(receiver, p, prior, played, rng).mse[0]
+                mse = sums.simulate(receiver, p, prior, played, rng).mse.mean()
                 axes.plot(epsilon, mse, "o", color=colour, markersize=4)
         axes.plot(epsilons, errors, color=colour, label=name)
-    axes.set(xscale="log", yscale="log", xlabel="ε of every agent", ylabel="mean squared error of the guessed sum")
-    axes.set_title(f"Binary sums, {agents} agents, bits 1 with probability {np.mean(prior):g}", fontsize=10)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="ε of every agent",
+        ylabel="mean squared error, mean of all agents",
+    )
+    chances = " to ".join(f"{chance:g}" for chance in np.unique([prior.min(), prior.max()]))
+    axes.set_title(f"Binary sums, {agents} agents, bits 1 with probability {chances}", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(title="receiver (dots: played)", frameon=False)
     return figure
@@ -64,8 +59,7 @@ def square(game: Game, studied: Study) -> Figure:
     draw_responses(axes, game, samples.p[:: max(1, samples.cells // 80)])
     for (order, path), style in zip(studied.walks.items(), (("-", "s"), (":", "x")), strict=True):
         p1, p2 = zip(*path.path, strict=True)
-        outcome = f"cycle of {path.period}" if path.outcome == "cycle" else path.outcome
-        axes.plot(p1, p2, style[0], marker=style[1], color=GREEN, lw=1, ms=4, label=f"{order} dynamics: {outcome}")
+        axes.plot(p1, p2, style[0], marker=style[1], color=GREEN, lw=1, ms=4, label=f"{order} dynamics: {path.said}")
     draw_equilibria(axes, studied)
     axes.set(xlabel="p₁", ylabel="p₂", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     axes.set_title(f"B = ({game.B[0]:g}, {game.B[1]:g}), C = ({game.C[0]:g}, {game.C[1]:g})", fontsize=10)

@@ -42,7 +42,7 @@ def plot_streams(path: str, stream: streams.Stream, delta: float) -> None:
 def save(figure: Figure, path: str) -> None:
     """Write a picture, in a folder that need not be there yet."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=150)
 
 
 def check_format(path: str) -> None:

@@ -16,8 +16,10 @@ SAME = 1e-9
 """Numbers of one formula written in two ways differ by less than this."""
 
 
-def sums_answer(p: sums.Array, prior: sums.Array, bits: tuple[int, ...], count: int, seed: int) -> Answer:
-    """Every receiver of binary sums in closed form and played; p and prior (agent,), bits where they are fixed."""
+def sums_answer(
+    p: sums.Array, epsilon: ArrayLike, prior: sums.Array, bits: tuple[int, ...], count: int, seed: int
+) -> Answer:
+    """Every receiver of binary sums in closed form and played; p, its ε and prior (agent,), bits if they are fixed."""
     require(len(bits) in (0, len(p)), f"bits must be one for each of {len(p)} agents, not {len(bits)}")
     require(set(bits) <= {0, 1}, f"bits must be 0 or 1, not {bits}")
     q, rng = np.array(bits or prior, float), np.random.default_rng(seed)
@@ -32,19 +34,20 @@ def sums_answer(p: sums.Array, prior: sums.Array, bits: tuple[int, ...], count: 
     ]
     answer = {"agents": len(p), "epsilon": sums.privacy(p).tolist(), "p": p.tolist(), "prior": prior.tolist()}
     answer |= {"bits": list(bits) or None, "rounds": count, "receivers": rows}
-    return answer | {"statements": as_data(sums_findings(p, q))}
+    return answer | {"statements": as_data(sums_findings(p, epsilon, q))}
 
 
-def sums_findings(p: sums.Array, q: sums.Array) -> list[Finding]:
-    """The statements of the paper's motivating example, for bits that are 1 with probability q (agent,)."""
-    ratio = np.divide(1 - p / 2, p / 2, out=np.full_like(p, np.inf), where=p > 0)
-    exact = np.allclose(np.log(ratio), sums.privacy(p), atol=SAME)
+def sums_findings(p: sums.Array, epsilon: ArrayLike, q: sums.Array) -> list[Finding]:
+    """The statements of the paper's motivating example, for p made for ε and bits that are 1 with probability q."""
+    with np.errstate(divide="ignore"):
+        exact = np.allclose(np.log(1 - p / 2) - np.log(p / 2), epsilon, rtol=SAME, atol=SAME)
     gap = np.max(np.abs(sums.moments(sums.naive(p), p, q).bias - sums.others(p * (0.5 - q))))
     found = [
         finding(
             "theorem: randomized response privacy",
             "holds" if exact else "fails",
-            "one bit's two values make a message more likely by a factor of (2 − p)/p at most, which is exactly e^ε",
+            "one bit's two values make a message more likely by a factor of (2 − p)/p at most, which is "
+            f"{'exactly' if exact else 'not'} e^ε",
         ),
         finding(
             "err_i",
@@ -67,17 +70,20 @@ def sums_words(answer: Answer) -> str:
     """A table with one line for each receiver and agent; agents that do not differ share one."""
     columns = ("bias", "variance", "mse")
     names = ("receiver", "agent", "epsilon", *columns, "mse played", "−|bias|", "−E|error|")
-    lines = ["{:<10} {:>5} {:>9} {:>10} {:>10} {:>10} {:>11} {:>10} {:>10}".format(*names)]
+    lines = ["{:<10} {:>5} {:>9} {:>10} {:>10} {:>10} {:>15} {:>10} {:>10}".format(*names)]
     for row in answer["receivers"]:
-        exact = [tuple(row["closed_form"][column][i] for column in columns) for i in range(answer["agents"])]
+        exact = list(zip(answer["epsilon"], *(row["closed_form"][column] for column in columns), strict=True))
         alike = len({tuple(f"{number:.9f}" for number in numbers) for numbers in exact}) == 1
-        for i in range(1 if alike else answer["agents"]):
-            numbers = " ".join(f"{number if abs(number) > 1e-12 else 0:>10.5g}" for number in exact[i])
-            utility = " ".join(f"{round(row['utility'][kind][i], 12) + 0.0:>10.4g}" for kind in ("bias", "error"))
-            who, epsilon = ("each" if alike else f"{i + 1}"), answer["epsilon"][i]
-            played = row["simulated"]["mse"][i]
-            lines.append(f"{row['receiver']:<10} {who:>5} {epsilon:>9.4g} {numbers} {played:>11.5g} {utility}")
-    lines.append("−|bias|: the paper's utility, for given bits; −E|error|: what one round pays; both played")
+        for i, (epsilon, *moments) in enumerate(exact[:1] if alike else exact):
+            numbers = " ".join(f"{number if abs(number) > 1e-12 else 0:>10.5g}" for number in moments)
+            utility = " ".join(f"{round(row['utility'][kind][i], 12) + 0.0:>10.3g}" for kind in ("bias", "error"))
+            who, simulated = ("each" if alike else f"{i + 1}"), row["simulated"]
+            played = f"{simulated['mse'][i]:.4g}±{simulated['mse_error'][i]:.1g}"
+            lines.append(f"{row['receiver']:<10} {who:>5} {epsilon:>9.4g} {numbers} {played:>15} {utility}")
+    said = (
+        "−|bias|: the paper's utility, for given bits; −E|error|: what one round pays; both played; ±: standard error"
+    )
+    lines.append(said)
     return "\n".join([*lines, "", in_words(as_findings(answer))])
 
 
@@ -107,7 +113,13 @@ def game_answer(name: str, game: Game, studied: Study) -> Answer:
         "potential": {"exact": studied.exact_potential, "weights": studied.weights, "worst_cycle": cycle._asdict()},
         "equilibria": equilibria,
         "dynamics": {
-            order: {"outcome": walk.outcome, "period": walk.period, "rounds": len(walk.path) - 1, "end": walk.path[-1]}
+            order: {
+                "outcome": walk.outcome,
+                "said": walk.said,
+                "period": walk.period,
+                "rounds": len(walk.path) - 1,
+                "end": walk.path[-1],
+            }
             for order, walk in studied.walks.items()
         },
     }
@@ -117,8 +129,7 @@ def game_words(answer: Answer) -> str:
     lines = [f"{answer['game']}, B = {answer['B']}, C = {answer['C']}", "", in_words(as_findings(answer)), ""]
     lines += [f"guarantee: {answer['guarantee']}", "", *equilibria_words(answer["equilibria"]), ""]
     for order, walk in answer["dynamics"].items():
-        what = f"a cycle of {walk['period']} rounds" if walk["outcome"] == "cycle" else walk["outcome"]
-        lines.append(f"{order} best responses: {what}, at {pair(walk['end'])} after {walk['rounds']} rounds")
+        lines.append(f"{order} best responses: {walk['said']}, at {pair(walk['end'])} after {walk['rounds']} rounds")
     return "\n".join(lines)
 
 
@@ -193,8 +204,8 @@ def rounds_findings(game: rounds.Rounds, x0: sums.Array, gaps: dict[str, float])
     found = [within(conclude(label, bounded), "with 0 ≤ b ≤ x ≤ x₀") for label in ASSUMPTIONS]
     letter = [conclude(label, printed) for label in ASSUMPTIONS]
     found += [within(f, "as printed, with x ∈ ℝ and no bound on b") for f in letter if f.verdict != "holds"]
-    rounding = SAME * (1 + float(x0.sum()) * game.horizon)
-    wrong, react = gaps["printed"] > rounding, gaps["corrected_reacting"] > rounding
+    rounding = 1e-12 * game.horizon * ((1 + game.alpha) * float(x0.sum()) + game.beta * len(x0))
+    wrong, react = game.beta > 0, gaps["corrected_reacting"] > rounding
     split = "r_k is the corrected J plus a term without agent k's savings and actions, while the others do not react"
     verdict = "holds" if gaps["corrected"] <= rounding else "fails"
     found.append(finding("theorem: mpg NE", verdict, f"{split}: gap {gaps['corrected']:.1g}"))

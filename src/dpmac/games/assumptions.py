@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import linprog
 
-from dpmac.games.definitions import rough
+from dpmac.games.definitions import CELLS, stays_rough
 from dpmac.games.markov import NEAR, Array, MarkovGame, Region
 from dpmac.games.statements import Condition
 
@@ -25,8 +25,6 @@ POINTS = 64
 """Points that are drawn from a set."""
 CHORDS = 48
 """Chords that smoothness is tested along."""
-CELLS = 160
-"""Steps along a chord."""
 ACTIVE = 1e-7
 """A constraint above −ACTIVE is active."""
 FAR = (1e3, 1e6)
@@ -173,22 +171,14 @@ def smooth(
 
 
 def kink(function: Callable[[Array], Array], times: int) -> float | None:
-    """Where on [0, 1] a function, (share,) to (share, component), is not so many times continuously differentiable.
-
-    A place that looks rough is looked at twice more, each time eight times closer: a part of the function that is too
-    short for the steps looks rough, too, and no longer does so from near by.
-    """
+    """Where on [0, 1] a function, (share,) to (share, component), is not so many times continuously differentiable."""
     whole = np.linspace(0.0, 1.0, CELLS + 1)
     for component, values in enumerate(function(whole).T):
         if not np.all(np.isfinite(values)):
             return float(whole[np.argmin(np.isfinite(values))])
-        shares, looks = whole, 0
-        while (broken := rough(values, times + 1)) is not None:
-            middle, half, looks = float(shares[broken[0] + 1]), (shares[-1] - shares[0]) / 16, looks + 1
-            if looks == 3:
-                return middle
-            shares = np.linspace(max(0.0, middle - half), min(1.0, middle + half), CELLS + 1)
-            values = function(shares)[:, component]
+        broken = stays_rough(lambda shares, i=component: function(shares)[:, i], whole, values, times + 1)
+        if broken is not None:
+            return broken
     return None
 
 

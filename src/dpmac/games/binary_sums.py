@@ -14,7 +14,8 @@ from scipy.special import expit
 from dpmac.games import require
 
 Array = NDArray[np.float64]
-CHUNK = 1 << 16  # rounds simulated at once, so that memory does not grow with their number
+CHUNK = 1 << 16
+"""At most so many rounds are simulated at once, and of more than 64 agents fewer, so that memory is bounded."""
 
 
 class Receiver(NamedTuple):
@@ -30,6 +31,16 @@ class Moments(NamedTuple):
     bias: Array
     variance: Array
     mse: Array
+
+
+class Simulated(NamedTuple):
+    """`Moments` of rounds that were played (agent,)."""
+
+    bias: Array
+    variance: Array
+    mse: Array
+    mse_error: Array
+    """Standard error of `mse`."""
 
 
 class Utilities(NamedTuple):
@@ -48,7 +59,8 @@ def perturbation(epsilon: ArrayLike) -> Array:
     0.5
     """
     epsilon = np.asarray(epsilon, float)
-    require(np.all(epsilon >= 0), f"epsilon must be at least 0 (inf: no perturbation), not {epsilon.tolist()}")
+    fine = np.all((epsilon >= 0) & ((epsilon <= 700) | (epsilon == np.inf)))  # p would soon be 0
+    require(fine, f"epsilon must be at least 0 and at most 700, or inf (no perturbation), not {epsilon.tolist()}")
     return 2 * expit(-epsilon)
 
 
@@ -58,8 +70,9 @@ def privacy(p: ArrayLike) -> Array:
     >>> round(float(privacy(0.5)), 4)
     1.0986
     """
+    p = probabilities("p", p)
     with np.errstate(divide="ignore"):
-        return np.log(2 / probabilities("p", p) - 1)
+        return np.log(2 - p) - np.log(p)
 
 
 def probabilities(name: str, values: ArrayLike, agents: int | None = None) -> Array:
@@ -119,15 +132,16 @@ def moments(receiver: Receiver, p: Array, q: ArrayLike) -> Moments:
     return Moments(bias, variance, variance + bias**2)
 
 
-def simulate(receiver: Receiver, p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator) -> Moments:
+def simulate(receiver: Receiver, p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator) -> Simulated:
     """The same by playing so many rounds, each with fresh bits and messages."""
-    total, squares = np.zeros(len(p)), np.zeros(len(p))
+    sums = np.zeros((3, len(p)))
     for bits, messages in played(p, q, rounds, rng):
         error = others(receiver.offset + receiver.scale * messages - bits)
-        total += error.sum(axis=0)
-        squares += np.einsum("ri,ri->i", error, error)
-    bias, mse = total / rounds, squares / rounds
-    return Moments(bias, mse - bias**2, mse)
+        square = error**2
+        sums += error.sum(axis=0), square.sum(axis=0), np.einsum("ri,ri->i", square, square)
+    bias, mse, fourth = sums / rounds
+    spread = np.sqrt(np.maximum(fourth - mse**2, 0) / (rounds - 1)) if rounds > 1 else np.full(len(p), np.inf)
+    return Simulated(bias, mse - bias**2, mse, spread)
 
 
 def utilities(receiver: Receiver, p: Array, q: ArrayLike, rounds: int, rng: np.random.Generator) -> Utilities:
@@ -153,8 +167,9 @@ def played(
     """Bits and messages (round, agent) of so many rounds, in chunks."""
     q = probabilities("q", q, len(p))
     require(rounds >= 1, f"rounds must be at least 1, not {rounds}")
-    for start in range(0, rounds, CHUNK):
-        bits = rng.random((min(CHUNK, rounds - start), len(p)), dtype=np.float32) < q
+    chunk = max(1, CHUNK * 64 // max(64, len(p)))
+    for start in range(0, rounds, chunk):
+        bits = rng.random((min(chunk, rounds - start), len(p)), dtype=np.float32) < q
         yield bits, randomised_response(bits, p, rng)
 
 

@@ -119,6 +119,8 @@ class Samples(NamedTuple):
     """V_n^M (player, grid, grid)"""
     benefit: Array
     """b (player, grid, grid)"""
+    weighted: Array
+    """B_n·b (player, grid, grid): the part of u_n that the other's p enters."""
     loss: Array
     """c (grid,)"""
     utility: Array
@@ -139,10 +141,9 @@ def sample(game: Game, cells: int = 160) -> Samples:
         [[[finite("b", game.benefit, game.alone[n], v) for v in row] for row in value[n].tolist()] for n in PLAYERS]
     )
     loss = np.array([game.loss_of(point) for point in points])
-    utility = np.stack(
-        [game.B[0] * benefit[0] - game.C[0] * loss[:, None], game.B[1] * benefit[1] - game.C[1] * loss[None, :]]
-    )
-    return Samples(p, value, benefit, loss, utility)
+    weighted = np.array(game.B)[:, None, None] * benefit
+    utility = np.stack([weighted[0] - game.C[0] * loss[:, None], weighted[1] - game.C[1] * loss[None, :]])
+    return Samples(p, value, benefit, weighted, loss, utility)
 
 
 def best_responses(game: Game, n: int, other: float, cells: int = 64) -> tuple[float, ...]:

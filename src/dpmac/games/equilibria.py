@@ -1,6 +1,8 @@
 """Pure equilibria of a collaborative game, what guarantees them, and how best responses move."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +28,8 @@ TRIVIAL = 1e-4
 """An approximate equilibrium within this distance of (1, 1) counts as (1, 1)."""
 CANDIDATES = 400
 """At most so many grid points are polished, those of least regret first."""
+MARGIN = 1e-3
+"""A price of silence, which is searched for, counts as exceeded by a C_n that is greater by this share."""
 
 
 class Approximate(NamedTuple):
@@ -61,11 +65,12 @@ class Equilibria(NamedTuple):
 
 def find(game: Game, samples: Samples, tolerance: float | None = None) -> Equilibria:
     """All equilibria where the family has a closed form, otherwise approximate ones and their regret."""
+    require(tolerance is None or 0 < tolerance < math.inf, f"tolerance must be above 0 and finite, not {tolerance}")
+    if game.closed_form is not None:
+        require(tolerance is None, "a tolerance is for equilibria that are searched; this game has them in closed form")
+        return Equilibria(game.closed_form.equilibria, (), samples.cells, 0.0)
     if tolerance is None:
         tolerance = 1e-6 * max(1e-6, float(np.ptp(samples.utility)))
-    require(tolerance > 0, f"tolerance must be above 0, not {tolerance}")
-    if game.closed_form is not None:
-        return Equilibria(game.closed_form.equilibria, (), samples.cells, tolerance)
     points = [polish(game, p, 1 / samples.cells, tolerance / 1000) for p in candidates(samples)]
     found = [(p, gain) for p, gain in points if gain <= tolerance]
     return Equilibria(None, gathered(found, 2 / samples.cells), samples.cells, tolerance)
@@ -102,12 +107,20 @@ def polish(game: Game, start: Point, step: float, enough: float) -> tuple[Point,
 
     if (gain := objective(np.array(start))) <= enough:
         return start, gain
+    point, least = descend(objective, start, step, stop)
+    return (point, least) if least < gain else (start, gain)
+
+
+def descend(
+    objective: Callable[[Array], float], start: Point, step: float, stop: Callable[..., None] | None = None
+) -> tuple[Point, float]:
+    """The lowest point of a function on the square, and its value, that a simplex search finds from `start`."""
     inward = [step if p < 0.5 else -step for p in start]
     simplex = np.array([start, (start[0] + inward[0], start[1]), (start[0], start[1] + inward[1])])
     options = {"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-15, "maxfev": 200}
     bounds = [(0.0, 1.0)] * 2
     best = minimize(objective, np.array(start), method="Nelder-Mead", bounds=bounds, options=options, callback=stop)
-    return ((float(best.x[0]), float(best.x[1])), float(best.fun)) if best.fun < gain else (start, gain)
+    return (float(best.x[0]), float(best.x[1])), float(best.fun)
 
 
 def gathered(found: list[tuple[Point, float]], reach: float) -> tuple[Approximate, ...]:
@@ -125,25 +138,29 @@ def gathered(found: list[tuple[Point, float]], reach: float) -> tuple[Approximat
     return tuple(sorted(result))
 
 
-def silence_price(game: Game, samples: Samples) -> Point:
-    """For each player, the C_n above which p_n = 1 is strictly its best response to everything.
+def silence_price(game: Game, samples: Samples, n: int, silent: bool = False) -> float:
+    """The C_n above which p_n = 1 is strictly the best response to everything, or to the other's silence alone.
 
-    It is B_n·sup (b(p) − b(1))/(c(p) − c(1)), by the own p, over the grid and in the limit p → 1. It is finite in every
-    game that meets the paper's definitions with ∂c < 0 at p = 1.
+    It is B_n·sup (b(p) − b(1))/(c(p) − c(1)), by the own p: the largest on the grid, refined by a local search, or the
+    limit p → 1. It is finite in every game that meets the paper's definitions with ∂c < 0 at p = 1.
     """
-    one, two = (float(np.max(prices(game, samples, n))) for n in PLAYERS)
-    return one, two
-
-
-def prices(game: Game, samples: Samples, n: int) -> Array:
-    """The C_n above which p_n = 1 is strictly the best response to each p_m on the grid (grid,)."""
-    b = np.moveaxis(samples.benefit[n], n, 0)  # (own p, the other's p)
-    fall, slope = samples.loss[:-1] - samples.loss[-1], np.gradient(samples.loss, samples.p, edge_order=2)[-1]
+    p, c = samples.p, samples.loss
+    b = np.moveaxis(samples.weighted[n], n, 0)[:, -1 if silent else 0 :]  # (own p, the other's p)
+    fall, slope = c[:-1] - c[-1], np.gradient(c, p, edge_order=2)[-1]
     if np.min(fall) <= 0 or slope >= -1e-9:
-        return np.full_like(samples.p, np.inf)
+        return math.inf
     ratios = (b[:-1] - b[-1]) / fall[:, None]
-    limits = np.gradient(b, samples.p, axis=0, edge_order=2)[-1] / slope
-    return game.B[n] * np.maximum(ratios.max(axis=0), limits)
+    limits = np.gradient(b, p, axis=0, edge_order=2)[-1] / slope
+    free = replace(game, C=(0.0, 0.0))  # whose u_n is B_n·b
+
+    def minus_ratio(point: Array) -> float:
+        own, other = min(float(point[0]), 1 - 1e-6), 1.0 if silent else float(point[1])
+        rise = utility_of_own(free, n, own, other) - utility_of_own(free, n, 1.0, other)
+        return -rise / max(game.loss_of(own) - game.loss_of(1.0), 1e-12)
+
+    i, j = np.unravel_index(np.argmax(ratios), ratios.shape)
+    _, least = descend(minus_ratio, (float(p[i]), float(p[j])), 1 / samples.cells)
+    return max(float(np.max(ratios)), float(np.max(limits)), -least)
 
 
 def silenced_by(game: Game, samples: Samples) -> int | None:
@@ -151,11 +168,12 @@ def silenced_by(game: Game, samples: Samples) -> int | None:
 
     Where there is one, (1, 1) is the only equilibrium.
     """
-    for n in PLAYERS:
-        own, others = prices(game, samples, n), prices(game, samples, 1 - n)
-        if game.C[n] > np.max(own) and game.C[1 - n] > others[-1]:
-            return n
-    return None
+
+    def exceeds(n: int, silent: bool) -> bool:
+        price = silence_price(game, samples, n, silent)
+        return game.C[n] > price + MARGIN * abs(price)
+
+    return next((n for n in PLAYERS if exceeds(n, False) and exceeds(1 - n, True)), None)
 
 
 class Walk(NamedTuple):
@@ -165,6 +183,14 @@ class Walk(NamedTuple):
     outcome: Literal["rest", "cycle", "neither"]
     """rest: nobody moves any more. cycle: the last `period` points repeat. neither: not within the rounds given."""
     period: int
+
+    @property
+    def said(self) -> str:
+        """The outcome in words. Points that repeat only nearly may converge very slowly."""
+        if self.outcome != "cycle":
+            return self.outcome
+        slow = "" if self.path[-1] == self.path[-1 - self.period] else ", or a very slow convergence"
+        return f"a cycle of {self.period} rounds{slow}"
 
 
 def walk(game: Game, start: Point, order: Literal["sequential", "simultaneous"], rounds: int = 200) -> Walk:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Literal
 
 from dpmac.games import require
@@ -16,7 +17,9 @@ def clip(value: float, low: float = 0.0, high: float = 1.0) -> float:
 def ratios(B: Point, C: Point) -> Point:
     """r_n = C_n/B_n."""
     require(min(B) > 0, f"B must be above 0 for both players, not {B}: without it C/B means nothing")
-    return C[0] / B[0], C[1] / B[1]
+    r = (C[0] / B[0], C[1] / B[1])
+    require(all(map(math.isfinite, r)), f"C/B must be finite for both players, not {r}")
+    return r
 
 
 def same(r: Point) -> bool:
@@ -117,16 +120,23 @@ def quadratic(B: Point = (1.0, 1.0), C: Point = (0.6, 0.4), coupling: float = 0.
     return Game((3.5, 3.5), (value, value), gap, lambda p: 1 - p, B, C, closed_form)
 
 
-def linear_equilibria(r: Point, h: float) -> tuple[Segment, ...]:
+def linear_equilibria(r: Point, coupling: float) -> tuple[Segment, ...]:
     """All solutions of p_n = clip(r_n − h·p_m, 0, 1): each player at 0, at 1 or in between, where that fits."""
-    if h == 1 and same(r):
-        return unclipped_equilibria(r)
-    candidates = {(p1, clip(r[1] - h * p1)) for p1 in (0.0, 1.0)} | {(clip(r[0] - h * p2), p2) for p2 in (0.0, 1.0)}
-    fixed = [p for p in candidates if all(clip(r[n] - h * p[1 - n]) == p[n] for n in PLAYERS)]
+    if same(r):
+        if coupling == 1:
+            return unclipped_equilibria(r)
+        r = (r[0], r[0])
+    r1, r2, h = map(Fraction, (*r, coupling))  # next to coupling 1 all would be lost to rounding
+
+    def best(own: Fraction, other: Fraction | int) -> Fraction | int:
+        return min(max(own - h * other, 0), 1)
+
+    candidates = {(p1, best(r2, p1)) for p1 in (0, 1)} | {(best(r1, p2), p2) for p2 in (0, 1)}
+    fixed = [(float(p1), float(p2)) for p1, p2 in candidates if p1 == best(r1, p2) and p2 == best(r2, p1)]
     if h != 1:
-        inner = ((r[0] - h * r[1]) / (1 - h * h), (r[1] - h * r[0]) / (1 - h * h))
-        if all(-1e-12 <= p <= 1 + 1e-12 for p in inner):  # rounding must not lose one that lies on the border
-            fixed.append((clip(inner[0]), clip(inner[1])))
+        inner = (r1 - h * r2) / (1 - h * h), (r2 - h * r1) / (1 - h * h)
+        if all(-1e-12 <= p <= 1 + 1e-12 for p in inner):  # rounding of C/B must not lose one that lies on the border
+            fixed.append((clip(float(inner[0])), clip(float(inner[1]))))
     distinct = [p for i, p in enumerate(fixed) if all(math.dist(p, q) > 1e-9 for q in fixed[:i])]
     return tuple(Segment(p, p) for p in sorted(distinct))
 

@@ -4,7 +4,6 @@ Agent i gives b_i ∈ [0, x_i] with p_i ∈ [0, 1], gets r_i = Σ_j (1 − p_j)b
 of one round have shape (agent,), those of an episode (round, agent).
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -19,6 +18,8 @@ When = Literal["never", "first", "last"]
 Potential = Callable[["Rounds", Array, Array, Array], Array]
 Policy = Callable[[int, float, Array], tuple[float, float]]
 """π_i(t, x_i, messages of the last round (agent,)) = (b, p); the first round's messages are 0."""
+LARGEST = 1e100
+"""Of savings, α and β: the values of an episode are then finite."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Rounds:
     """g."""
 
     def __post_init__(self) -> None:
-        require(math.isfinite(self.alpha) and self.alpha >= 0, f"alpha must be finite and at least 0, not {self.alpha}")
-        require(math.isfinite(self.beta) and self.beta >= 0, f"beta must be finite and at least 0, not {self.beta}")
+        for name in ("alpha", "beta"):
+            given = getattr(self, name)
+            require(0 <= given <= LARGEST, f"{name} must be at least 0 and at most {LARGEST:g}, not {given}")
         require(1 <= self.horizon <= 10_000, f"horizon must be at least 1 round and at most 10,000, not {self.horizon}")
         require(0 <= self.discount <= 1, f"discount must lie in [0, 1], not {self.discount}")
 
@@ -66,7 +68,8 @@ def episode(game: Rounds, savings: ArrayLike, b: ArrayLike, p: ArrayLike) -> Epi
     """The episode that given actions (round, agent) make of initial savings (agent,); refuses what the rules forbid."""
     x0, b, p = np.asarray(savings, float), np.asarray(b, float), np.asarray(p, float)
     require(x0.ndim == 1 and x0.size >= 2, f"multiple-round sums need at least 2 agents, not {x0.size}")
-    require(np.all(np.isfinite(x0) & (x0 >= 0)), f"savings must be finite and at least 0, not {x0.tolist()}")
+    fine = np.all((x0 >= 0) & (x0 <= LARGEST))
+    require(fine, f"savings must be at least 0 and at most {LARGEST:g}, not {x0.tolist()}")
     shape = (game.horizon, x0.size)
     require(b.shape == p.shape == shape, f"b and p must have the shape (round, agent) = {shape}")
     require(np.all((p >= 0) & (p <= 1)), "every p must lie in [0, 1]")
@@ -136,12 +139,17 @@ def largest_gap(
 
 
 def reaction_gap(game: Rounds, savings: ArrayLike) -> float:
-    """`potential_gap` of the corrected J where the others react: they give once they have heard of agent 1's gift.
+    """The largest `potential_gap` of the corrected J where the others react: they give once they have heard of a gift.
 
-    Agent 1 deviates from never giving to giving everything at once. The gap is 0 where nobody can react: in one round,
-    or where agent 1 has nothing.
+    One agent deviates from never giving to giving everything at once. The gap is 0 where nobody can react: in one
+    round, or where the deviator has nothing. Agents with equal savings are alike.
     """
     x0 = np.asarray(savings, float)
+    return max(reaction_gap_of(game, x0, int(i)) for i in np.unique(x0, return_index=True)[1])
+
+
+def reaction_gap_of(game: Rounds, x0: Array, deviator: int) -> float:
+    """The same for one deviator."""
 
     def keep(t: int, x: float, messages: Array) -> tuple[float, float]:
         return 0.0, 1.0
@@ -150,11 +158,10 @@ def reaction_gap(game: Rounds, savings: ArrayLike) -> float:
         return (x, 0.0) if t == 0 else (0.0, 1.0)
 
     def echo(t: int, x: float, messages: Array) -> tuple[float, float]:
-        return (x, 0.0) if messages[0] > 0 else (0.0, 1.0)
+        return (x, 0.0) if messages[deviator] > 0 else (0.0, 1.0)
 
-    others = [echo] * (len(x0) - 1)
-    before, after = play(game, x0, [keep, *others]), play(game, x0, [give, *others])
-    return potential_gap(game, corrected_potential, before, after, deviator=0)
+    before, after = (play(game, x0, [own if i == deviator else echo for i in range(len(x0))]) for own in (keep, give))
+    return potential_gap(game, corrected_potential, before, after, deviator)
 
 
 def when_to_give(game: Rounds, saving: float) -> When:

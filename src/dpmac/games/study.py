@@ -62,7 +62,8 @@ def study(game: Game, cells: int = 160, tolerance: float | None = None, start: P
 def guarantee(game: Game, conditions: list[Condition], cycle: Cycle, w: Point | None) -> str:
     """(1, 1) by the definitions, or the maximum of a continuous potential on the square; nothing else is promised."""
     if silence_is_certain(game, conditions):
-        return "a pure equilibrium exists: (1, 1), by the definitions and C ≥ 0 alone; no guarantee of another"
+        sure = "" if game.closed_form else ", as far as the grid can tell"
+        return f"a pure equilibrium exists: (1, 1), by the definitions and C ≥ 0 alone{sure}; no guarantee of another"
     jumps = [c for c in conditions if c.name.endswith("is continuous") and c.verdict != "holds"]
     if jumps:
         return f"no guarantee: {jumps[0].name} fails {jumps[0].where}"
@@ -101,15 +102,17 @@ def theorem(game: Game, samples: Samples, conditions: list[Condition], found: Eq
     label = "theorem: NE in CGP"
     if broken := unmet(conditions):
         return finding(label, "does not apply", f"these of its conditions are not met: {broken}")
-    silent = silenced_by(game, samples)
-    if silent is not None and found.exact is None:
-        price, n = silence_price(game, samples)[silent], silent + 1
+    silent = silenced_by(game, samples) if found.exact is None else None
+    if silent is not None:
+        price, n = silence_price(game, samples, silent), silent + 1
         reason = (
-            f"all of its conditions hold, but (1, 1) is the only equilibrium: C_{n} = {game.C[silent]:g} exceeds "
-            f"{price:.4g}, so p_{n} = 1 is strictly best for player {n} whatever the other does, and the other's only "
-            "best response to that is 1"
+            "all of its conditions hold, but (1, 1) is the only equilibrium, as far as a search can tell: "
+            f"C_{n} = {game.C[silent]:.6g} exceeds {price:.6g}, so p_{n} = 1 is strictly best for player {n} whatever "
+            "the other does, and the other's only best response to that is 1"
         )
-        return finding(label, "fails", reason)
+        if found.nontrivial is None:
+            return finding(label, "fails", reason)
+        return finding(label, "undecided", f"{reason}; yet a search for equilibria found {pair(found.nontrivial)}")
     if found.nontrivial is None and found.exact is None:
         return finding(label, "undecided", "all of its conditions hold; a search found no equilibrium but (1, 1)")
     if found.nontrivial is None:
@@ -134,7 +137,7 @@ def binary_sums_theorem(game: Game, studied: Study) -> Finding:
     Its own utility takes b = V^M − V; clipped at 0, the benefit is what its definition demands.
     """
     label, found = "theorem: single round binary sums", studied.equilibria.nontrivial
-    ratios = " and ".join(f"{game.C[n] / game.B[n]:g}" for n in PLAYERS)
+    ratios = " and ".join(f"{game.C[n] / game.B[n]:.12g}" for n in PLAYERS)
     route = f"the theorem that it rests on does not apply, as these are not met: {unmet(studied.conditions)}"
     if found is None:
         return finding(label, "fails", f"at C/B = {ratios} (1, 1) is the only equilibrium; {route}")
@@ -151,7 +154,9 @@ def without_player(name: str) -> str:
 
 
 def pair(point: Point) -> str:
-    return f"({point[0]:.6g}, {point[1]:.6g})"
+    """A point in six digits, or in all of them where six would make it (1, 1) and it is not."""
+    short = f"({point[0]:.6g}, {point[1]:.6g})"
+    return f"({point[0]}, {point[1]})" if short == "(1, 1)" and min(point) < 1 else short
 
 
 def open_cycle(cycle: Cycle) -> str:

@@ -3,6 +3,8 @@
 import json
 import zlib
 
+import jax
+
 from dpmac import cli
 from dpmac.cli import doctor
 from dpmac.privacy import accounting
@@ -37,6 +39,18 @@ def test_too_little_noise_and_a_broken_machine_are_seen(monkeypatch, capsys):
     assert set(failed) == {"devices", "accounting", "auditing"}
     assert "the fan is on fire" in failed["devices"]
     assert lines[-1].startswith("something is wrong")
+
+
+def test_without_a_cache_nothing_is_removed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-cache").touch()
+    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    jax.config.update("jax_compilation_cache_dir", "")
+    try:
+        assert doctor.cache() == (True, "off, because JAX_COMPILATION_CACHE_DIR is empty")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert [path.name for path in tmp_path.iterdir()] == ["my-cache"]
 
 
 def test_programs_that_a_killed_process_has_half_written_are_removed(tmp_path):

@@ -1,5 +1,7 @@
 """A run's folder: complete files or none, and a metrics.csv that survives a cut."""
 
+import errno
+import fcntl
 import os
 import sys
 
@@ -84,6 +86,22 @@ def test_only_one_holds_a_folder_and_a_lock_ends_with_its_holder(tmp_path):
         pass
     with store.locked(tmp_path):
         pass
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch):
+    def none(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(BadInput, match="cannot be locked: No locks available") as caught, store.locked(tmp_path):
+        pass
+    assert not isinstance(caught.value, store.Held)
+
+
+def test_a_folder_that_another_process_begins_is_not_begun(tmp_path):
+    with store.locked(tmp_path), pytest.raises(store.Held):
+        store.create(tmp_path, RunConfig("cn"), {}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_configurations_that_differ_have_different_digests():

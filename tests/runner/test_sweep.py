@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -10,11 +11,13 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from pages import DOCS
 from tiny import contents, killed, learning
 
 from dpmac import experiments
 from dpmac.cli import main
 from dpmac.config import BadInput, Budget, Member, NetworkConfig, RunConfig, Training, run_config
+from dpmac.learner import base as learners
 from dpmac.results import records, store
 from dpmac.runner import population, schedule, sweep
 
@@ -125,6 +128,22 @@ def test_half_a_line_of_the_journal_and_a_lock_that_a_kill_left_are_no_hindrance
         file.write(b'{"op_code": 4, "wor')
     (out / "journal.log.lock").symlink_to("journal.log")
     assert swept([*GRID, "--out", str(out)], capsys)["rows"] == grid[1]["rows"]
+
+
+@pytest.mark.parametrize("place", [0, 3, -1])
+@pytest.mark.parametrize("damage", [b"{", b"{}", b"[]", b"\xff"])
+def test_a_damaged_line_of_the_journal_is_named(grid, tmp_path, place, damage):
+    lines = (grid[0] / "journal.log").read_bytes().splitlines()
+    lines[place] = damage
+    (tmp_path / "journal.log").write_bytes(b"\n".join([*lines, b""]))
+    with pytest.raises(BadInput, match=r"journal\.log is damaged"):
+        sweep.open_study(tmp_path, sweep.Plan(BASE, {"hidden": (8, 12)}))
+
+
+def test_the_page_names_all_traced_settings():
+    page = (DOCS / "cluster.md").read_text().partition("traced settings of MADDPG")[2].partition("\n\n")[0]
+    found = [set(re.findall(r"`(\w+)`", part)) for part in page.split(";")]
+    assert found == [{*learners.find(name).traced_settings()} for name in ("maddpg", "mappo", "pathwise")]
 
 
 def test_a_search_goes_on_as_if_it_had_not_been_stopped(tmp_path):

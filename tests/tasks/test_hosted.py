@@ -188,6 +188,32 @@ def test_an_environment_that_ends_early_says_so_and_is_not_stepped_again():
     assert "padded" in tasks.abilities(task).length  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("name", "horizon", "ended"), [("World", 5, 0), ("World", 7, 3), ("World", 3, 0), ("Leaving", 3, 1)]
+)
+def test_a_cut_at_the_horizon_is_no_end(name, horizon, ended):
+    """Values may go on there; before the horizon a cut ends the episode, as whatever ends by itself does."""
+    task = make(f"pettingzoo:worlds:{name}", horizon=horizon)
+    state, over, earned = task.reset(jax.random.key(4)), [], []
+    for _ in range(horizon):
+        state, rewards = tasks.advance(task, state, jnp.array([0, 0]))  # type: ignore[arg-type]
+        over, earned = [*over, bool(task.over(state))], [*earned, float(rewards.sum())]
+    assert over == [False] * (horizon - ended) + [True] * ended
+    assert not any(earned[5:])
+
+
+@pytest.mark.parametrize("learner", ["maddpg", "mappo"])
+def test_values_go_on_at_the_horizon_where_the_environment_is_cut_off_there(learner):
+    def program(horizon):
+        options = {"bootstrap_horizon": True}
+        name = "pettingzoo:worlds:World"
+        return Program.of(RunConfig(name, task_options={"horizon": horizon}, learner=learner, learner_options=options))
+
+    assert program(5).learner.bootstrap_horizon  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="cuts off after 5 of 7 steps: give it horizon=5"):
+        program(7)
+
+
 def test_continuous_actions_are_points_of_a_grid():
     np.testing.assert_allclose(grid(np.zeros(2), np.array([1.0, 2.0]), 2), [[0, 0], [0, 2], [1, 0], [1, 2]])
     many = grid(-np.ones(6), np.ones(6), 3)  # 729 combinations are too many: one number moves at a time

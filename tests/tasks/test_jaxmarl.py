@@ -88,6 +88,19 @@ def test_no_action_is_taken_that_smax_forbids(episodes):
     assert episode.world.shape[:3] == (episodes, 101, 1)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("horizon", "ended"), [(3, 0), (5, 3), (2, 0)])
+def test_a_cut_at_the_horizon_is_no_end(horizon, ended):
+    task = tasks.make("jaxmarl:overcooked", layout="cramped_room", max_steps=3, horizon=horizon)
+
+    def step(state, _):
+        state, _ = tasks.advance(task, state, jnp.zeros(2, int))
+        return state, task.over(state)  # type: ignore[attr-defined]
+
+    over = jax.jit(lambda state: jax.lax.scan(step, state, length=horizon)[1])(task.reset(jax.random.key(0)))
+    assert over.tolist() == [False] * (horizon - ended) + [True] * ended
+    assert tasks.abilities(task).cut_at == 3
+
+
 def test_agents_of_different_sizes_are_padded_and_what_they_lack_is_forbidden():
     task = tasks.make(SPEAKER)
     assert (task.agents, task.actions, task.observation_size) == (2, 5, 11)

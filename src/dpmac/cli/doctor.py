@@ -125,6 +125,8 @@ def cache() -> Finding:
     import jax
 
     place = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if not place:
+        return Finding(True, "off, because JAX_COMPILATION_CACHE_DIR is empty")
     folder = Path(place)
     folder.mkdir(parents=True, exist_ok=True)
     broken = mend(folder)

@@ -79,6 +79,13 @@ class Learner(ABC):
             self.gives_values or protocol.auxiliary is Protocol.auxiliary,
             f"{protocol.__name__} has a loss of its own, which this learner does not add",
         )
+        task = play.task
+        cut_at = abilities(task).cut_at
+        require(
+            not (getattr(self, "bootstrap_horizon", False) and 0 < cut_at < task.horizon),
+            f"bootstrap_horizon needs an environment that runs to the horizon, and {task.name} cuts off after {cut_at} "
+            f"of {task.horizon} steps: give it horizon={cut_at}",
+        )
 
     @classmethod
     def traced_settings(cls) -> tuple[str, ...]:

@@ -117,6 +117,7 @@ class Maddpg(Learner):
         require(steps is None or whole(steps, 0), f"explore_steps must be a whole number from 0, not {steps}")
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
+        super().check(protocol, play)
         require(
             not ((self.recurrent_critic or self.clock) and protocol.needs_values),
             f"{protocol.__name__} needs the values of single actions, which critics with a hidden state or a clock do "

@@ -94,12 +94,13 @@ def mark(folder: Path) -> str:
 
 def create(folder: Path, config: RunConfig, privacy: Any, reference: Any) -> None:
     """Start a run's folder; one that already holds a run is refused."""
-    require(not (folder / "config.json").exists(), f"{folder} already holds a run; resume it, or choose another --out")
-    require(not folder.exists() or folder.is_dir(), f"{folder} is not a folder")
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    write_json(folder / "privacy.json", privacy)
-    write_json(folder / "reference.json", reference)
-    write_json(folder / "config.json", config)  # last: a folder with a configuration is a run
+    with locked(folder):
+        there = (folder / "config.json").exists()
+        require(not there, f"{folder} already holds a run; resume it, or choose another --out")
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        write_json(folder / "privacy.json", privacy)
+        write_json(folder / "reference.json", reference)
+        write_json(folder / "config.json", config)  # last: a folder with a configuration is a run
 
 
 def load_config(folder: Path) -> RunConfig:
@@ -128,8 +129,10 @@ def locked(folder: Path) -> Iterator[None]:
     with open(folder / "lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise Held(f"another process is at work on {folder}") from None
+        except OSError as error:
+            raise BadInput(f"{folder} cannot be locked: {error.strerror}; choose a file system with locks") from None
         for left in (*folder.glob(ASIDE), *folder.glob(f"checkpoints/{ASIDE}")):  # by a process that was killed
             left.unlink(missing_ok=True)
         yield

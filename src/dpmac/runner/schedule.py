@@ -310,7 +310,7 @@ def work(out: Path, jobs: list[Job], options: Options) -> Generator[Status, None
         finally:
             if pieces is not None:
                 pieces.close()  # which saves where it stands
-            pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped; nobody waits for it
+            pool.shutdown(wait=False, cancel_futures=True)  # a compiler cannot be stopped: the process ends after it
             for ending in endings:
                 ending.result()
 

@@ -10,6 +10,7 @@ they earned is read from the finished runs. So a killed sweep neither asks for a
 
 import dataclasses
 import itertools
+import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,18 @@ from optuna.trial import FrozenTrial, TrialState
 
 from dpmac import experiments, plugins, tasks
 from dpmac.agents import protocol
-from dpmac.config import Budget, Channel, Member, NetworkConfig, PrivateTraining, RunConfig, Training, dumps, require
+from dpmac.config import (
+    BadInput,
+    Budget,
+    Channel,
+    Member,
+    NetworkConfig,
+    PrivateTraining,
+    RunConfig,
+    Training,
+    dumps,
+    require,
+)
 from dpmac.learner import base as learners
 from dpmac.results import stats, store
 from dpmac.results.records import Results
@@ -213,10 +225,14 @@ def open_study(out: Path, plan: Plan) -> optuna.Study:
     path = out / "journal.log"
     for left in out.glob(f"{path.name}.lock*"):  # Optuna's own, by a process that was killed; the folder is held
         left.unlink()
-    if path.exists():
-        text = path.read_bytes()
-        store.write_aside(path, text[: text.rfind(b"\n") + 1])  # nor is half a line of use
-    storage = JournalStorage(JournalFileBackend(str(path)))
+    text = path.read_bytes() if path.exists() else b""
+    whole = text[: text.rfind(b"\n") + 1]  # half a line is of no use
+    store.write_aside(path, whole)
+    try:
+        _ = [json.loads(line) for line in whole.splitlines()]  # Optuna passes over a damaged last line
+        storage = JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, LookupError, TypeError) as error:
+        raise BadInput(f"{path} is damaged: {error!r}") from None
     if not storage.get_all_studies():
         optuna.create_study(storage=storage, study_name="sweep", direction="maximize")
     study = optuna.load_study(storage=storage, study_name="sweep")

@@ -106,6 +106,8 @@ class Abilities(NamedTuple):
     """Whether the episode has ended before the horizon: true or false. From then on the state stays as it is, nothing
     is earned, and messages go on to the horizon, heard by nobody who could still earn by them. A differentiable task
     may give 1.0 and 0.0, through which the gradient of what the end costs flows."""
+    cut_at: int = 0
+    """Steps after which an environment from outside cuts an episode off, which is no end of its own; 0: not known."""
     available: Callable[[State], jax.Array] | None = None
     """Which actions (agent, action) are allowed, at least one for each agent; without it all of them are."""
     world: Callable[[State], jax.Array] | None = None

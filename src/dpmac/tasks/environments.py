@@ -62,6 +62,11 @@ def takes(constructor: Any) -> str:
     return f"; it takes {', '.join(names)}" if names else ""
 
 
+def cycles_of(env: Any) -> Any:
+    """Steps after which an environment cuts episodes off, if it says so."""
+    return getattr(getattr(env, "unwrapped", env), "max_cycles", None)
+
+
 class Layout(NamedTuple):
     """What the spaces of an environment say, agent by agent."""
 
@@ -76,6 +81,8 @@ class Layout(NamedTuple):
     """What the environment takes for each action."""
     masked: bool
     """Whether the environment says which actions are allowed."""
+    cycles: Any
+    """What `cycles_of` says."""
 
     @classmethod
     def of(cls, source: str, env: Any, levels: int) -> "Layout":
@@ -94,7 +101,7 @@ class Layout(NamedTuple):
             _, infos = env.reset(seed=0)
             told = any(MASK in infos.get(name, {}) for name in names)
         features = max(int(flatdim(space)) for space in spaces)
-        return cls(names, spaces, features, tuple(map(len, meanings)), meanings, told)
+        return cls(names, spaces, features, tuple(map(len, meanings)), meanings, told, cycles_of(env))
 
     def gather(self, observations: Mapping[str, Any]) -> np.ndarray:
         """The environment's observations as a team takes them, (agent, feature); agents that are gone see zeros."""

@@ -21,7 +21,7 @@ import numpy as np
 from dpmac.config import BadInput, require, whole
 from dpmac.plugins import read
 from dpmac.tasks.base import Scene, check_count
-from dpmac.tasks.environments import MOST_ACTIONS, Layout, build
+from dpmac.tasks.environments import MOST_ACTIONS, Layout, build, cycles_of
 
 PREFIX = "pettingzoo:"
 MOST_ENVIRONMENTS = 2048
@@ -40,7 +40,7 @@ class HostedState(NamedTuple):
     observations: jax.Array
     """(agent, feature)."""
     over: jax.Array
-    """Whether all agents have left."""
+    """Whether all agents have left. Where the environment cuts off at the horizon, they have not: values may go on."""
     masks: Any
     """(agent, action) which actions are allowed, if the environment says so."""
 
@@ -77,6 +77,11 @@ class Hosted:
         except TypeError:
             raise BadInput(f"options of {self.source} must be numbers, truth values or text") from None
         assert self.layout.names
+
+    @property
+    def cut_at(self) -> int:
+        found = dict(self.settings).get("max_cycles", self.layout.cycles)
+        return found if whole(found, 1) else 0
 
     @property
     def layout(self) -> Layout:
@@ -166,7 +171,7 @@ def make(name: str, values: Mapping[str, Any]) -> Hosted:
     source = name.removeprefix(PREFIX)
     if "horizon" not in own:
         env = build(source, settings)
-        found = settings.get("max_cycles", getattr(getattr(env, "unwrapped", env), "max_cycles", None))
+        found = settings.get("max_cycles", cycles_of(env))
         require(whole(found, 1), f"{name} does not say how long an episode is: give the option horizon=STEPS")
         own["horizon"] = found
     return Hosted(source, tuple(settings.items()), **own)
@@ -200,10 +205,14 @@ class Play:
         self.place = start_of(seed)
         self.look(*self.env.reset(seed=seed))
 
-    def look(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+    @property
+    def at_horizon(self) -> bool:
+        return len(self.place) == len(start_of(0)) + self.task.horizon * self.task.agents
+
+    def look(self, observations: Mapping[str, Any], infos: Mapping[str, Any], cut: bool = False) -> None:
         layout = self.task.layout
         masks = layout.allowed(observations, infos) if layout.masked else None
-        self.sight = Sight(layout.gather(observations), np.array(not self.env.agents), masks)
+        self.sight = Sight(layout.gather(observations), np.array(not self.env.agents and not cut), masks)
 
     def allowed(self, actions: np.ndarray) -> np.ndarray:
         """Actions (agent,), each a place among those that are allowed, round and round."""
@@ -219,8 +228,8 @@ class Play:
             self.sight = self.sight._replace(observations=np.zeros_like(self.sight.observations))
             return np.zeros(len(actions), np.float32)
         layout = self.task.layout
-        observations, rewards, _, _, infos = self.env.step(layout.assign(actions, self.env.agents))
-        self.look(observations, infos)
+        observations, rewards, ended, _, infos = self.env.step(layout.assign(actions, self.env.agents))
+        self.look(observations, infos, cut=self.at_horizon and not all(ended.values()))
         earned = np.array([rewards.get(name, 0.0) for name in layout.names], np.float32)
         return np.full_like(earned, earned.mean()) if self.task.rewards == "team" else earned
 
@@ -258,7 +267,7 @@ class Pool:
 
     def keep(self, play: Play) -> None:
         """Let an environment wait for its next step, or for another episode after the last one."""
-        if play.sight.over or len(play.place) == len(start_of(0)) + self.task.horizon * self.task.agents:
+        if play.sight.over or play.at_horizon:
             self.spare.append(play.env)
         else:
             self.live.setdefault(play.place, []).append(play)

@@ -44,7 +44,8 @@ class MarlState(NamedTuple):
     observations: jax.Array
     """(agent, feature)."""
     done: jax.Array
-    """Whether the environment says that the episode is over."""
+    """Whether the environment says that the episode is over, other than by cutting it off at the horizon."""
+    time: jax.Array
 
 
 class Sizes(NamedTuple):
@@ -101,6 +102,11 @@ class JaxMarl:
             require(places.stop <= self.observation_size, f"observations have {self.observation_size} numbers")
 
     @property
+    def cut_at(self) -> int:
+        steps = getattr(self.env, "max_steps", None)
+        return steps if whole(steps, 1) else 0
+
+    @property
     def env(self) -> Any:
         return build(self.source, self.settings)
 
@@ -153,7 +159,7 @@ class JaxMarl:
     def reset(self, key: jax.Array) -> MarlState:
         key, reset_key = jax.random.split(key)
         seen, inside = self.env.reset(reset_key)
-        return MarlState(inside, key, self.gathered(seen), jnp.zeros((), bool))
+        return MarlState(inside, key, self.gathered(seen), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     def observe(self, state: MarlState) -> jax.Array:
         return state.observations
@@ -173,7 +179,10 @@ class JaxMarl:
             earned += self.shaping * jnp.stack([infos["shaped_reward"][name] for name in names])
         if self.rewards == "team":
             earned = jnp.full_like(earned, jnp.mean(earned))
-        return MarlState(inside, key, self.gathered(seen), jnp.asarray(done["__all__"])), earned
+        over, time = jnp.asarray(done["__all__"]), state.time + 1
+        if self.cut_at == self.horizon:  # nobody tells a time limit from an end in its last step
+            over &= time < self.horizon
+        return MarlState(inside, key, self.gathered(seen), over, time), earned
 
     @property
     def available(self) -> Callable[[MarlState], jax.Array] | None:

@@ -172,6 +172,35 @@ def auxiliary(form, weight):
 
 
 @pytest.mark.parametrize("form", ["authors", "early"])
+def test_what_is_over_or_forbidden_teaches_nothing(form):
+    """An action that nobody may take might as well not exist, nor might steps after the end."""
+
+    def learned(worth, logit, late, masked):
+        team = team_of(2, form=form, weight=0.5)
+        shape, can = (HORIZON, 2, EPISODES), np.arange(ACTIONS) > 0
+        observations = jax.random.normal(jax.random.key(0), (HORIZON + 1, 2, EPISODES, OBSERVATION))
+        over = jnp.zeros((HORIZON + 1, 2, EPISODES), bool).at[2:].set(True)
+        available = jnp.broadcast_to(can, (HORIZON + 1, 2, EPISODES, ACTIONS))
+        actions = jax.random.randint(jax.random.key(1), shape, 1, ACTIONS)
+        if late:
+            observations, actions = observations.at[2:].add(late), actions.at[2:].set(1)
+        given = {"over": over, "available": available if masked else None}
+        episode = Episode(observations, actions, jnp.zeros(0), jnp.zeros(0), team.free, **given)
+        logits = jax.random.normal(jax.random.key(2), (*shape, ACTIONS)).at[..., 0].add(logit)
+
+        def values(o, a):
+            equal = jnp.sum(a[:, :, 0] * a[:, :, 1] * jnp.arange(ACTIONS), axis=-1)
+            return jnp.moveaxis(equal + worth * (a[:, :, 0, ..., 0] + a[:, :, 1, ..., 0]), 0, 1)
+
+        return float(i2c.I2C.auxiliary(team.members, episode, logits, values, jax.random.key(3))[0])
+
+    plain = learned(0.0, 0.0, 0.0, masked=True)
+    assert np.isfinite(plain)
+    assert learned(5.0, 3.0, 7.0, masked=True) == pytest.approx(plain, rel=1e-5)
+    assert learned(5.0, 3.0, 7.0, masked=False) != pytest.approx(plain, rel=1e-3)
+
+
+@pytest.mark.parametrize("form", ["authors", "early"])
 def test_the_weight_is_that_of_the_policies_divergence(form):
     (nothing, still), (some, moved) = auxiliary(form, 0.0), auxiliary(form, 0.5)
     assert not still.any()

@@ -94,12 +94,6 @@ def test_learners_without_values_of_actions_refuse_i2c_by_name(learner):
         population.check(RunConfig("ccn", "i2c", learner))
 
 
-@pytest.mark.parametrize("task", ["probe-end", "probe-mask"])
-def test_i2c_is_refused_where_episodes_end_or_actions_are_forbidden(task):
-    with pytest.raises(BadInput, match="I2C asks critics about every action at every step"):
-        population.check(RunConfig(task, "i2c"))
-
-
 class Added(Dpmac):
     """A protocol with a loss of its own that needs no values."""
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dpmac.agents.layers import Gru, Linear
+from dpmac.agents.policy import allowed
 from dpmac.agents.protocol import Protocol, ProtocolShape
 from dpmac.agents.recurrent import unrolled
 from dpmac.config import NetworkConfig
@@ -132,20 +133,25 @@ class I2C(Protocol):
         protocol: I2C = members.protocol
         agents, count = logits.shape[1:3]
         time_key, other_key = jax.random.split(key)
-        time = jax.random.randint(time_key, (count,), 0, len(logits))
+        lasts = len(logits) if episode.live is None else jnp.sum(episode.live[:, 0], axis=0)
+        time = jax.random.randint(time_key, (count,), 0, lasts)
         other = jax.random.randint(other_key, (agents, count), 0, max(protocol.others, 1))
 
         def now(x: Array) -> Array:
             return jax.vmap(lambda x, t: x[t], in_axes=(2, 0), out_axes=1)(x, time)
 
-        observations, actions, logits = now(episode.observations), now(episode.actions), now(logits)
+        observations, actions = now(episode.observations), now(episode.actions)
+        can = None if episode.choices is None else now(episode.choices)
         partner = (jnp.arange(agents)[:, None] + 1 + other) % agents
         scores = pair_values(values, observations, actions, partner, logits.shape[-1]) / protocol.temperature
+        if can is not None:
+            theirs = jnp.take_along_axis(can, partner[..., None], axis=0)
+            scores = allowed(scores, can[..., None] & theirs[..., None, :])
         taken = jnp.take_along_axis(actions, partner, axis=0).astype(int)
         informed, alone = implied(scores, taken)
-        policy = jax.nn.log_softmax(logits)
+        policy = jax.nn.log_softmax(allowed(now(logits), can))
         if protocol.form == "authors":
-            effect, regulariser = divergence(alone, informed), divergence(sharpened(informed), policy)
+            effect, regulariser = divergence(alone, informed), divergence(sharpened(informed, can), policy)
         else:
             effect, regulariser = divergence(informed, alone), divergence(policy, informed)
         loss = protocol.weight * jnp.sum(jnp.mean(regulariser, axis=1))
@@ -188,11 +194,12 @@ def divergence(p: Array, q: Array) -> Array:
     return jnp.sum(jnp.exp(p) * (p - q), axis=-1)
 
 
-def sharpened(values: Array) -> Array:
+def sharpened(values: Array, can: Array | None = None) -> Array:
     """log probabilities (…, action) of the soft-max of values that were centred and divided by their maximum, so that
-    it is as sharp where values differ little as where they differ much."""
-    centred = values - jnp.mean(values, axis=-1, keepdims=True)
-    return jax.nn.log_softmax(SHARPNESS * centred / jnp.maximum(jnp.max(centred, axis=-1, keepdims=True), 1e-6))
+    it is as sharp where values differ little as where they differ much; of allowed actions alone."""
+    centred = values - jnp.mean(values, axis=-1, keepdims=True, where=can)
+    sharp = SHARPNESS * centred / jnp.maximum(jnp.max(centred, axis=-1, keepdims=True), 1e-6)
+    return jax.nn.log_softmax(allowed(sharp, can))
 
 
 def prior_loss(belief: Array, effect: Array, percentile: float, form: Form) -> Array:

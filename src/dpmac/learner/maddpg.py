@@ -125,11 +125,6 @@ class Maddpg(Learner):
         )
         task = abilities(play.task)
         require(
-            not ((task.over or task.available) and protocol.needs_values),
-            f"{protocol.__name__} asks critics about every action at every step, and in {play.task.name} episodes end "
-            "or actions are forbidden",
-        )
-        require(
             not (task.continuous and protocol.needs_values),
             f"{protocol.__name__} needs the values of single actions, and those of {play.task.name} are continuous",
         )

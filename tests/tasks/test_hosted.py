@@ -210,7 +210,7 @@ def test_values_go_on_at_the_horizon_where_the_environment_is_cut_off_there(lear
         return Program.of(RunConfig(name, task_options={"horizon": horizon}, learner=learner, learner_options=options))
 
     assert program(5).learner.bootstrap_horizon  # type: ignore[attr-defined]
-    with pytest.raises(BadInput, match="cuts off after 5 of 7 steps: give it horizon=5"):
+    with pytest.raises(BadInput, match="worlds:World cuts off after 5 of 7 steps: give it horizon=5"):
         program(7)
 
 

@@ -28,7 +28,7 @@ def load(
         sys.path.append("")  # a user's own module lies in the working directory, where installed commands do not look
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError) as error:  # TypeError: a relative name
         raise BadInput(f"{kind} {name!r} cannot be loaded: {error}") from None
     require(fits(found), f"{kind} {name!r} is not {wanted}; allowed are {allowed}")
     return found

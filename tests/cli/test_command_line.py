@@ -189,6 +189,13 @@ def test_importing_it_brings_no_heavy_package():
     assert not {"jax", "numpy", "scipy", "matplotlib", "tyro", "rich", "equinox"} & set(loaded)
 
 
+def test_an_encoding_without_an_epsilon_is_no_failure():
+    code = "import dpmac.cli as cli; cli.usage = lambda *_: '\\u03b5 = 1'; cli.main([])"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
+    assert done.stdout.startswith(b"? = 1")
+
+
 def test_the_version_is_told(capsys):
     assert cli.main(["--version"]) == 0
     assert re.fullmatch(r"dpmac \d+\.\d+\.\d+\n", capsys.readouterr().out)

@@ -115,6 +115,34 @@ class Failing(World):
         return super().step(actions)
 
 
+class Unseeded(World):
+    """Its reset takes no seed."""
+
+    def reset(self):  # type: ignore[override]
+        return super().reset()
+
+
+class Old(World):
+    """Its reset returns observations alone."""
+
+    def reset(self, seed: int | None = None, options: dict | None = None):
+        return super().reset(seed)[0]
+
+
+class Shrinking(World):
+    """Observations have two numbers until so many steps are done, and then one."""
+
+    def __init__(self, max_cycles: int = 1, render_mode: str | None = None):
+        super().__init__(render_mode)
+        self.max_cycles = max_cycles
+
+    def observation_space(self, agent: str) -> gymnasium.Space:
+        return spaces.Box(0, 1, (2,), np.float32)
+
+    def seen(self) -> dict[str, Any]:
+        return dict.fromkeys(self.possible_agents, np.zeros(2 if self.time < self.max_cycles else 1, np.float32))
+
+
 class Blind(World):
     def render(self):
         return None

@@ -210,7 +210,7 @@ def test_values_go_on_at_the_horizon_where_the_environment_is_cut_off_there(lear
         return Program.of(RunConfig(name, task_options={"horizon": horizon}, learner=learner, learner_options=options))
 
     assert program(5).learner.bootstrap_horizon  # type: ignore[attr-defined]
-    with pytest.raises(BadInput, match="cuts off after 5 of 7 steps: give it horizon=5"):
+    with pytest.raises(BadInput, match="worlds:World cuts off after 5 of 7 steps: give it horizon=5"):
         program(7)
 
 
@@ -232,6 +232,7 @@ def test_continuous_actions_are_points_of_a_grid():
     [
         ("pettingzoo:no.such.module", {}, "cannot load parallel_env of 'no.such.module'.*pettingzoo:package.module"),
         ("pettingzoo:", {}, "cannot load"),
+        ("pettingzoo:..worlds", {}, "cannot load"),
         ("pettingzoo:worlds:Nothing", {}, "cannot load Nothing"),
         ("pettingzoo:worlds:np", {}, "not the class of a PettingZoo ParallelEnv"),
         ("pettingzoo:mpe2.simple_reference_v3:env", {}, "not the class of a PettingZoo ParallelEnv"),
@@ -248,11 +249,24 @@ def test_continuous_actions_are_points_of_a_grid():
         ("pettingzoo:worlds:Unbounded", {}, "without bounds"),
         ("pettingzoo:worlds:Crowded", {}, "has 128 actions; allowed are at most 127"),
         ("pettingzoo:worlds:Wide", {}, "makes 141 actions"),
+        ("pettingzoo:worlds:Unseeded", {}, "Unseeded does not follow PettingZoo's interface in reset.*seed"),
+        ("pettingzoo:worlds:Old", {}, "Old does not follow PettingZoo's interface"),
+        (
+            "pettingzoo:worlds:Shrinking",
+            {"max_cycles": "0", "horizon": "5"},
+            "sender observes 1 numbers, and its space has 2",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_a_reason(name, options, says):
     with pytest.raises(BadInput, match=says):
         make(name, **options)
+
+
+def test_observations_that_change_their_length_are_not_padded():
+    task = make("pettingzoo:worlds:Shrinking", horizon=5)
+    with pytest.raises(Exception, match="sender observes 1 numbers, and its space has 2"):
+        jax.block_until_ready(task.step(task.reset(jax.random.key(0)), jnp.array([0, 0])))
 
 
 def test_it_says_that_it_is_slow_and_whether_it_repeats():

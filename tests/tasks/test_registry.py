@@ -36,6 +36,7 @@ def test_options_may_be_text():
     [
         ("nope", {}, "allowed are cn, ccn, pp"),
         ("no.such.module:Task", {}, "cannot be loaded"),
+        ("..cn:CN", {}, "cannot be loaded"),
         ("dpmac.tasks.cn:RADIUS", {}, "is not a dataclass"),
         ("cn", {"agents": 0}, "from 1 to 256, not 0"),
         ("cn", {"agents": "2.5"}, "whole number"),

@@ -6,6 +6,7 @@ wrong: that becomes one line on stderr and exit code 2. Any other failure is exi
 
 import errno
 import importlib
+import io
 import os
 import sys
 import typing
@@ -58,6 +59,8 @@ class Described(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 2 for bad input, 1 for a failure while running."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding other than UTF-8 may have no ε
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage("dpmac", COMMANDS))

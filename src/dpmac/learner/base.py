@@ -79,12 +79,12 @@ class Learner(ABC):
             self.gives_values or protocol.auxiliary is Protocol.auxiliary,
             f"{protocol.__name__} has a loss of its own, which this learner does not add",
         )
-        task = play.task
-        cut_at = abilities(task).cut_at
+        task, cut_at = play.task, abilities(play.task).cut_at
+        name = getattr(task, "source", task.name)
         require(
             not (getattr(self, "bootstrap_horizon", False) and 0 < cut_at < task.horizon),
-            f"bootstrap_horizon needs an environment that runs to the horizon, and {task.name} cuts off after {cut_at} "
-            f"of {task.horizon} steps: give it horizon={cut_at}",
+            f"bootstrap_horizon needs episodes that reach the horizon, and {name} cuts off after {cut_at} of "
+            f"{task.horizon} steps: give it horizon={cut_at}",
         )
 
     @classmethod

@@ -36,7 +36,7 @@ def build(source: str, settings: Mapping[str, Any]) -> Any:
         sys.path.append("")  # a user's own module lies in the working directory
     try:
         constructor = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise BadInput(f"cannot load {attribute} of {module!r}: {error}; {FORM}") from None
     # A configuration that was read may name this, so nothing is called that does not look like an environment.
     shaped = isinstance(constructor, type) and hasattr(constructor, "reset") and hasattr(constructor, "step")
@@ -96,21 +96,24 @@ class Layout(NamedTuple):
         for name, space in zip(names, spaces, strict=True):
             check_observations(f"{source}: {name}", space)
         meanings = tuple(actions_of(f"{source}: {name}", env.action_space(name), levels) for name in names)
-        told = any(is_masked(space) for space in whole)
-        if not told:
-            _, infos = env.reset(seed=0)
-            told = any(MASK in infos.get(name, {}) for name in names)
-        features = max(int(flatdim(space)) for space in spaces)
-        return cls(names, spaces, features, tuple(map(len, meanings)), meanings, told, cycles_of(env))
+        features, counts = max(int(flatdim(space)) for space in spaces), tuple(map(len, meanings))
+        found = cls(names, spaces, features, counts, meanings, any(map(is_masked, whole)), cycles_of(env))
+        try:
+            observations, infos = env.reset(seed=0)
+            found.gather(observations)
+            return found._replace(masked=found.masked or any(MASK in infos.get(name, {}) for name in names))
+        except Exception as error:  # whatever somebody else's code does
+            raise BadInput(f"{source} does not follow PettingZoo's interface in reset(seed=0): {error}") from None
 
     def gather(self, observations: Mapping[str, Any]) -> np.ndarray:
         """The environment's observations as a team takes them, (agent, feature); agents that are gone see zeros."""
-        from gymnasium.spaces import flatten
+        from gymnasium.spaces import flatdim, flatten
 
         found = np.zeros((len(self.names), self.features), np.float32)
         for row, (name, space) in enumerate(zip(self.names, self.spaces, strict=True)):
             if name in observations:
-                flat = np.asarray(flatten(space, seen_part(observations[name])))
+                flat, size = np.asarray(flatten(space, seen_part(observations[name]))), flatdim(space)
+                require(len(flat) == size, f"{name} observes {len(flat)} numbers, and its space has {size}")
                 found[row, : len(flat)] = flat
         return found
 

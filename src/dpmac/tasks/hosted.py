@@ -40,7 +40,7 @@ class HostedState(NamedTuple):
     observations: jax.Array
     """(agent, feature)."""
     over: jax.Array
-    """Whether all agents have left. Where the environment cuts off at the horizon, they have not: values may go on."""
+    """Whether all agents have left, other than by a cut at the horizon, where values may go on."""
     masks: Any
     """(agent, action) which actions are allowed, if the environment says so."""
 

@@ -109,12 +109,12 @@ def test_shares_add_up_to_the_return_of_a_step_whose_secrets_are_known(task):
 
 
 def test_large_teams_are_scored_by_draws_that_differ(monkeypatch):
-    monkeypatch.setattr(expected, "DRAWS", 400)
+    monkeypatch.setattr(expected, "DRAWS", 3000)
     settled = {"task": "midway", "channel": dataclasses.replace(CONFIG.channel, symbols=3)}
     drawn, exact = both_ways(Program.of(dataclasses.replace(CONFIG, **settled)), expected.drawn)
     np.testing.assert_allclose(drawn, exact, atol=0.25)
     assert expected.scored(tasks.make("midway")) == "all secrets"
-    assert expected.scored(tasks.make("midway", agents=12)) == "400 draws"
+    assert expected.scored(tasks.make("midway", agents=12)) == "3000 draws"
 
 
 def test_tasks_without_a_way_to_set_secrets_are_left_out():

@@ -101,7 +101,7 @@ def test_what_would_leak_is_refused_by_name(learner, changes, said):
 def test_symbols_may_be_balanced_and_not_averaged_over():
     config = dataclasses.replace(private("pathwise"), channel=Channel("response", period=0))
     with pytest.raises(BadInput, match="expectation must be 0"):
-        Program.of(learning(config, expectation=0.5))
+        Program.of(learning(config, expectation=0.5, episodes=9))
     assert Program.of(learning(config, balance=0.1)).use.once
 
 

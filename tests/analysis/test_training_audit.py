@@ -69,10 +69,10 @@ def test_a_check_that_could_find_nothing_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("clip", "noise"), [(1.0, 0.0), (5.0, 0.2)], ids=["noise forgotten", "clipped in each of five steps"]
+    ("clip", "noise"), [(1.0, 0.0), (10.0, 0.1)], ids=["noise forgotten", "clipped in each of ten steps"]
 )
 def test_a_planted_fault_is_caught(clip, noise, monkeypatch):
-    """The sum of five clipped gradients is as long as five clips, and the noise is that of one."""
+    """The sum of ten clipped gradients is as long as ten clips, and the noise is that of one."""
     true: Any = Program.settings.fget
     planted = property(
         lambda self: {k: v * {"train_clip": clip, "train_noise": noise}.get(k, 1) for k, v in true(self).items()}

@@ -127,8 +127,8 @@ def test_pathwise_plays_no_more_episodes_than_are_counted():
     symbols = RunConfig("ccn", learner="pathwise", channel=Channel("response", period=0, symbols=3))
     for episodes in (8, 9):
         program = Program.of(dataclasses.replace(symbols, training=Training(900, episodes, evaluations=1)))
-        learner, team = program.learner, program.team(jax.random.key(0))
-        assert learner.expects(team, program.rollout) == (episodes == 9)
+        learner: Any = program.learner
+        assert learner.expects(program.team(jax.random.key(0)), program.rollout) == (episodes == 9)
     with pytest.raises(BadInput, match=r"episodes \(4\) must be at least as many as starts \(5\)"):
         Program.of(dataclasses.replace(symbols, learner_options={"starts": 5}))
 

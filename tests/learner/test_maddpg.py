@@ -245,12 +245,13 @@ def test_episodes_are_replayed_at_the_noise_scales_that_they_were_played_at():
 
 def test_with_fresh_noise_the_draws_that_were_kept_play_no_part():
     networks, optimisers, episodes, scale = build()
+    update = eqx.filter_jit(maddpg.update)
 
     def report(noise, draws):
         ring = replay.add(replay.empty(EPISODES, jax.tree.map(lambda x: x[0], episodes)), episodes)
         played = ring.episodes._replace(scale=jax.tree.map(lambda x: jnp.stack([x] * EPISODES), noise), draws=draws)
         learner = replace(LEARNER, replay_noise=False)
-        return maddpg.update(learner, networks, optimisers, ring._replace(episodes=played), jax.random.key(7), 4)[2]
+        return update(learner, networks, optimisers, ring._replace(episodes=played), jax.random.key(7), 4)[2]
 
     free = noise_scale(Channel(), (0.0, 0.0, 0.0))
     other = jnp.zeros_like(episodes.draws)

@@ -135,9 +135,8 @@ def drawn(task: Task, team: Team, scale: NoiseScale, key: Array, episodes: int) 
 
     def one(index: Array) -> Array:
         def secrets(start: Array) -> Array:
-            return jax.random.randint(
-                jax.random.fold_in(aside(start), index), (team.agents,), 0, abilities(task).symbols
-            )
+            own = jax.random.fold_in(aside(start), index)
+            return jax.random.randint(own, (team.agents,), 0, abilities(task).symbols)
 
         noise = jax.random.fold_in(aside(key), index)
         return returns(played(task, team, scale, key, episodes, secrets, draw_key=noise).episode)

@@ -9,9 +9,8 @@ import importlib
 import io
 import os
 import sys
-import typing
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 from dpmac import __version__
 from dpmac.config import BadInput, Failure, dumps, require
@@ -154,9 +153,9 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, example: str, default: T
         raise Described(cls, example)
     require("" not in argv, "an argument is empty")
     named = [word.partition("=")[0].replace("_", "-") for word in argv]
-    for name, kind in typing.get_type_hints(cls).items():
+    for name, kind in get_type_hints(cls).items():
         option = f"--{name.replace('_', '-')}"
-        once = typing.get_origin(kind) is not tuple or named.count(option) < 2
+        once = get_origin(kind) is not tuple or named.count(option) < 2
         require(once, f"{option} is given twice; it takes all values at once, as {option} A B")
     import tyro
 

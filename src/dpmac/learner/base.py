@@ -79,13 +79,6 @@ class Learner(ABC):
             self.gives_values or protocol.auxiliary is Protocol.auxiliary,
             f"{protocol.__name__} has a loss of its own, which this learner does not add",
         )
-        task, cut_at = play.task, abilities(play.task).cut_at
-        name = getattr(task, "source", task.name)
-        require(
-            not (getattr(self, "bootstrap_horizon", False) and 0 < cut_at < task.horizon),
-            f"bootstrap_horizon needs episodes that reach the horizon, and {name} cuts off after {cut_at} of "
-            f"{task.horizon} steps: give it horizon={cut_at}",
-        )
 
     @classmethod
     def traced_settings(cls) -> tuple[str, ...]:
@@ -153,6 +146,16 @@ class Learner(ABC):
     def operations(self, state: Any) -> float:
         """Floating-point operations per row (one step of one agent's episode) that an update cannot do without."""
         return float("nan")
+
+
+def check_reaches_horizon(task: Task) -> None:
+    """Bad input where episodes are cut off before the horizon, and so values cannot go on there."""
+    name, cut_at = getattr(task, "source", task.name), abilities(task).cut_at
+    require(
+        not 0 < cut_at < task.horizon,
+        f"bootstrap_horizon needs episodes that reach the horizon, and {name} cuts off after {cut_at} of "
+        f"{task.horizon} steps: give it horizon={cut_at}",
+    )
 
 
 def shapes(learner: Learner, team: Team, play: Rollout, total: int) -> Any:

@@ -23,7 +23,7 @@ from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team, pick
 from dpmac.config import positive, require, whole
 from dpmac.learner import replay
-from dpmac.learner.base import Clock, Learner, Rollout, shapes, stepped, traced
+from dpmac.learner.base import Clock, Learner, Rollout, check_reaches_horizon, shapes, stepped, traced
 from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, Ring
 from dpmac.tasks import abilities
@@ -118,14 +118,15 @@ class Maddpg(Learner):
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
         super().check(protocol, play)
+        if self.bootstrap_horizon:
+            check_reaches_horizon(play.task)
         require(
             not ((self.recurrent_critic or self.clock) and protocol.needs_values),
             f"{protocol.__name__} needs the values of single actions, which critics with a hidden state or a clock do "
             "not give",
         )
-        task = abilities(play.task)
         require(
-            not (task.continuous and protocol.needs_values),
+            not (abilities(play.task).continuous and protocol.needs_values),
             f"{protocol.__name__} needs the values of single actions, and those of {play.task.name} are continuous",
         )
         require(

@@ -19,7 +19,7 @@ from dpmac.agents.mechanisms import NoiseScale
 from dpmac.agents.protocol import Protocol
 from dpmac.agents.team import NoiseDraws, Team
 from dpmac.config import positive, require, whole
-from dpmac.learner.base import Clock, Learner, Rollout, shapes, stepped, traced
+from dpmac.learner.base import Clock, Learner, Rollout, check_reaches_horizon, shapes, stepped, traced
 from dpmac.learner.private import Private, size_of
 from dpmac.learner.replay import Episode, by_time
 from dpmac.tasks import Task, abilities
@@ -106,6 +106,8 @@ class Mappo(Learner):
 
     def check(self, protocol: type[Protocol], play: Rollout) -> None:
         super().check(protocol, play)
+        if self.bootstrap_horizon:
+            check_reaches_horizon(play.task)
         require(
             play.episodes % self.minibatches == 0,
             f"episodes ({play.episodes}) must be a multiple of minibatches ({self.minibatches})",
